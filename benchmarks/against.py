@@ -1,12 +1,12 @@
-"""Two versions of the engine in one interleaved run: which rows of a benchmark became slower.
+"""Compare two versions of the engine: which rows of a benchmark became slower.
 
-``python benchmarks/peers.py --against TREE`` (or another script of `ROWS`) times the engine's rows
-of that script in this tree and in another one, say a checkout of a release. Each tree has a process
-with its own package, tests and version of the script, on one thread; windows alternate, so that a
-change of the machine's speed hits both alike. Units: microseconds of processor time, which
-neighbors disturb least, also of the processes that a row starts; the ratio of the minima of wall
-time stands beside it. A row counts as slower where the ratios of the medians and of the minima are
-both above `LIMIT`, each time that it is timed.
+``python benchmarks/peers.py --against TREE`` (or another script in `ROWS`) times the engine's rows
+of the script's table, in this tree and in another tree, such as a checkout of a release. Each tree
+has a process on one thread, with its own package, tests and version of the script. The processes
+are timed in turn, in windows of equal length, so that changes of the machine's speed affect both.
+Units: microseconds of processor time, including processes that a row starts (other programs on the
+machine disturb processor time least); the ratio of the minima of wall time is shown, too. A row is
+slower if the ratios of the medians and of the minima are above `LIMIT` in each of its timings.
 """
 
 import argparse
@@ -28,20 +28,20 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 LIMIT = 1.03
-"""The ratio of new to old above which a row is slower."""
+"""A row is slower if the ratio of new to old time exceeds this number."""
 
 WINDOWS = (16, 32, 32)
-"""Windows of each time that a row is timed, until it is not slower."""
+"""Windows of each timing of a row; a row is timed again while it is slower."""
 
 LONG = 0.5
 """Seconds of a run above which a row has a quarter of the windows, of a run each."""
 
 WINDOWS_IN_PLACE = 8
-"""Windows after which a row is made anew: where its arrays lie may change its time by a fifth."""
+"""Windows until a row gets new arrays; their position in memory may change its time by a fifth."""
 
 Run = Callable[[], object]
 Rows = Iterator[tuple[str, Callable[[], Run]]]
-"""Names of rows, each with the function that makes it."""
+"""Rows of a table: the name, and the function that makes the timed call."""
 
 
 def _peers(script: ModuleType) -> Rows:
@@ -66,7 +66,7 @@ def _population(script: ModuleType, members: int) -> Rows:
 
 
 def path_of_commands(tree: Path, folder: str) -> str:
-    """Return a PYTHONPATH on which ``-m mlpengine_cli.main`` runs the commands of a tree.
+    """Return a PYTHONPATH with which ``-m mlpengine_cli.main`` runs the commands of a tree.
 
     A link to the commands is made in `folder`.
     """
@@ -91,11 +91,11 @@ ROWS: dict[str, Callable[..., Rows]] = {
     "population": _population,
     "runs": _runs,
 }
-"""The rows of a script, from the version of it that the timed tree has."""
+"""The rows of each script, in the version of the timed tree."""
 
 
 def _clocks() -> np.ndarray:
-    """Return seconds: processor time, also of children that have ended, and wall time."""
+    """Return processor time, including ended child processes, and wall time, in seconds."""
     children = 0.0
     if sys.platform != "win32":
         from resource import RUSAGE_CHILDREN, getrusage
@@ -105,7 +105,7 @@ def _clocks() -> np.ndarray:
 
 
 def serve(tree: str, name: str, options: dict[str, object]) -> None:
-    """Time rows on request: lines with a count and a row, answered by seconds a run."""
+    """Time rows on request: read lines with a count and a row, and print seconds per run."""
 
     def seconds(count: int) -> list[float]:
         start = _clocks()
@@ -132,7 +132,7 @@ def serve(tree: str, name: str, options: dict[str, object]) -> None:
 
 
 class Worker:
-    """A process that times the rows of a tree.  Its scripts may lack modules of this folder.
+    """A process that times the rows of a tree.
 
     `options` are the options of the function in `ROWS`.
     """
@@ -150,10 +150,10 @@ class Worker:
         self.rows = json.loads(self.process.stdout.readline())
 
     def seconds(self, row: str, count: int) -> tuple[float, float]:
-        """Return the seconds of processor time and of wall time of a run, of `count` runs.
+        """Return processor time and wall time per run, in seconds, of `count` runs.
 
-        With `count` 0 the row is made anew, in other memory, before a few runs; the first request
-        for a row is this.
+        With `count` 0, the row is made again, in other memory, before a few runs; this is the first
+        request for a row.
         """
         self.process.stdin.write(f"{count} {row}\n")
         self.process.stdin.flush()
@@ -167,7 +167,7 @@ def add_option(parser: argparse.ArgumentParser) -> None:
 
 
 def time_row(row: str, workers: Sequence[Worker], seconds: float, windows: int) -> tuple[str, bool]:
-    """Return the line of a row, and whether it is slower in the last of `workers`."""
+    """Return the text line of a row, and whether the row is slower in the last of `workers`."""
     longest = max(worker.seconds(row, 0)[0] for worker in workers)
     runs = max(1, int(seconds / max(longest, 1e-7)))
     times = {worker: [] for worker in workers}
@@ -186,7 +186,7 @@ def time_row(row: str, workers: Sequence[Worker], seconds: float, windows: int) 
 def compare(
     name: str, tree: Path, *, only: Sequence[str] = ("",), seconds: float, **options: object
 ) -> None:
-    """Print times and ratios of the rows of script `name` with a text of `only` in their names.
+    """Print times and ratios of the rows of script `name` that have a text of `only` in the name.
 
     `seconds` is the length of a window.  `options` are the options of the function in `ROWS`.
     """

@@ -1,21 +1,21 @@
-"""How good the default models are on real tables, beside what people compare them with.
+"""Compare the errors of default models with other libraries, on real tables.
 
-``python benchmarks/arena.py FOLDER --results OUT`` (extra ``quality``; ``--smoke`` in place of both
-for two shipped tables) reads the tables that FOLDER's ``tables.json`` lists (name, csv, target,
-task; optionally columns to drop, columns that are categories, a group or a time).  Each is split
-three times into 80 % to learn from and 20 % to predict: by group where it has one, the last fifth
-by time where it has a time (once), else at random.  Every method has its defaults, one thread, and
-two forms: alone, and as the mean of eight fits that each leave out one fold (*bagged*; RealMLP's
-own cross-validation).  Ours is what ``init`` proposes, a mean already, one network of it, and one
-network that ``distill`` trains to predict what the mean predicts.
+``python benchmarks/arena.py FOLDER --results OUT`` needs the extra ``quality``.  It reads the
+tables that FOLDER/tables.json lists (name, csv, target, task; optionally columns to drop,
+categorical columns, a group or a time).  ``--smoke`` uses two tables of the package instead.  Each
+table is split three times into 80 % training and 20 % test rows: by group if it has a group column,
+else at random.  A table with a time column is split once; the last fifth is the test.  Every
+method has its default settings, one thread, and two forms: alone, and as the mean of eight fits
+without one fold each (*bagged*; for RealMLP, its own cross-validation).  mlpengine has three forms:
+the ensemble that ``init`` proposes, one of its networks, and a network that ``distill`` trains.
 
-It prints root mean squared errors or log losses, geometric means of their ratios, mean ranks and
-Elo (``bencheval`` of TabArena), and processor time, apart for random, grouped and timed splits.
-``--half choose`` and ``--half report`` are every other table in alphabetical order: settings are
-chosen on the first half, and figures quoted of the second.
+The script prints root mean squared errors or log losses, geometric means of their ratios, mean
+ranks, Elo (``bencheval`` of TabArena) and processor time, separately for random, grouped and timed
+splits.  ``--half choose`` and ``--half report`` are alternate tables in alphabetical order:
+settings are chosen on the first half, and published figures are from the second half.
 
-Each fit's error is a line of OUT/results.jsonl and its predictions a file beside it, so that a
-run goes on where an earlier one stopped.  ``--show`` fits nothing.
+Errors of fits are lines of OUT/results.jsonl, and predictions are files beside it, so that a run
+continues where an earlier run stopped.  ``--show`` prints the results without new fits.
 """
 
 import argparse
@@ -48,12 +48,12 @@ OURS = "mlpengine"
 SPLITS = 3
 FOLDS = 8
 LARGEST = 20_000
-"""Rows taken of a larger table."""
+"""Maximum rows; a larger table is sampled."""
 
 
 @dataclass(frozen=True)
 class Contest:
-    """A table to learn and to predict, and how its rows are split: random, group or time."""
+    """A table, and how its rows are split into training and test: random, group or time."""
 
     problem: Problem
     kind: str
@@ -64,7 +64,7 @@ class Contest:
         return 1 if self.kind == "time" else SPLITS
 
     def parts(self, split: int) -> tuple[Problem, pd.DataFrame, pd.DataFrame]:
-        """Return the problem, the rows to learn from and those to predict."""
+        """Return the problem, the training rows and the test rows."""
         frame, numbers = self.problem.frame, np.arange(len(self.problem.frame))
         if self.kind == "time":
             cut = len(frame) * 4 // 5
@@ -85,7 +85,7 @@ class Contest:
 
 
 def read_contest(folder: Path, entry: dict) -> Contest:
-    """Return the table of an entry of ``tables.json``, in the order of time where it has one."""
+    """Return the table of an entry of ``tables.json``, sorted by time if it has a time column."""
     frame = pd.read_csv(
         folder / entry["csv"], keep_default_na=False, na_values=[""], low_memory=False
     ).dropna(subset=[entry["target"]])
@@ -98,7 +98,7 @@ def read_contest(folder: Path, entry: dict) -> Contest:
     name = entry.get(kind)
     together = frame[name] if name else None
     if kind == "time" and name in entry.get("drop", []):
-        together = together.rank(method="dense")  # a date would be a feature, of its season
+        together = together.rank(method="dense")  # as numbers, dates are no features
     for column in entry.get("as_categories", []):
         frame[column] = "c" + frame[column].astype(str)
     frame = frame.drop(columns=entry.get("drop", []))
@@ -115,7 +115,7 @@ def read_contest(folder: Path, entry: dict) -> Contest:
 
 
 def contests(folder: Path, half: str | None, names: Sequence[str] | None) -> Iterator[Contest]:
-    """Yield the tables of a folder, each when it is needed, without tables of survival times."""
+    """Read and yield the tables of a folder one by one, without tables of survival times."""
     entries = json.loads((folder / "tables.json").read_text(encoding="utf-8"))
     entries = sorted((e for e in entries if e["task"] != "survival"), key=lambda e: e["name"])
     if half:
@@ -126,7 +126,7 @@ def contests(folder: Path, half: str | None, names: Sequence[str] | None) -> Ite
 
 
 def bagged(method: Method) -> Method:
-    """Return the mean of fits that each leave out one of eight folds."""
+    """Return a method that predicts the mean of eight fits, each without one fold."""
 
     def fit(problem: Problem, train: pd.DataFrame, test: pd.DataFrame, seed: int) -> np.ndarray:
         kind = StratifiedKFold if problem.is_classification else KFold
@@ -151,7 +151,7 @@ def _realmlp_bagged(
 
 
 def contestants() -> dict[str, Method]:
-    """Return the methods of the arena by name, without methods that lack their library."""
+    """Return the methods by name, without methods of libraries that are not installed."""
     known = methods()
     ours = {name: method for name, method in known.items() if name.startswith(OURS)}
     alone = {name: method for name, method in known.items() if name not in ours}
@@ -185,11 +185,11 @@ BANDS = {
     "1,001 to 4,000 rows": lambda row: 1000 < row.rows <= 4000,
     "more rows": lambda row: row.rows > 4000,
 }
-"""Which tables belong together, by a row of `read`."""
+"""Groups of tables in the summary: functions of a row of `read`."""
 
 
 def averages(results: pd.DataFrame, methods: Sequence[str]) -> pd.DataFrame:
-    """Return mean error and seconds by table and method, of the splits that all methods have."""
+    """Return mean error and seconds by table and method, over splits that all methods have."""
     chosen = results[results.method.isin(methods)]
     counts = chosen.groupby(["table", "split"]).method.nunique()
     whole = counts[counts == len(methods)].index
@@ -203,7 +203,7 @@ def averages(results: pd.DataFrame, methods: Sequence[str]) -> pd.DataFrame:
 
 
 def error_of(truth: np.ndarray, answer: np.ndarray) -> float:
-    """Return the root mean squared error, or the log loss of chances of classes by number."""
+    """Return the root mean squared error, or the log loss of probabilities (rows, classes)."""
     if answer.ndim == 1:
         return float(np.sqrt(np.mean((answer - truth.astype(float)) ** 2)))
     chances = np.clip(answer, 1e-7, 1)
@@ -212,7 +212,7 @@ def error_of(truth: np.ndarray, answer: np.ndarray) -> float:
 
 
 def mean_errors(results: pd.DataFrame, methods: Sequence[str], folder: Path) -> pd.Series:
-    """Return by table the error of the mean of all methods' predictions, of the splits of all."""
+    """Return by table the error of the mean of all methods' predictions."""
     errors: dict[str, list[float]] = {}
     for (table, split), rows in results[results.method.isin(methods)].groupby(["table", "split"]):
         if rows.method.nunique() == len(methods):
@@ -231,8 +231,8 @@ def summary(
 ) -> Iterator[str]:
     """Yield ratios of the first method to each other, ranks and Elo, as Markdown.
 
-    What the methods could reach together follows: the mean of their predictions (in `folder`), and
-    the best of them on each table, as the test rows themselves tell.
+    Two bounds follow: the mean of all methods' predictions (from `folder`), and the method that is
+    best on the test rows of each table.
     """
     means = averages(results, methods)
     errors = means.pivot(index="table", columns="method", values="error")[list(methods)]
@@ -273,7 +273,7 @@ def summary(
 
 
 def elos(means: pd.DataFrame) -> pd.Series:
-    """Return the Elo rating of each method, by which of two is better on a table."""
+    """Return the Elo rating of each method; two methods are compared on each table."""
     try:
         from bencheval.evaluator import BenchmarkEvaluator
     except ImportError:
@@ -284,7 +284,7 @@ def elos(means: pd.DataFrame) -> pd.Series:
 
 
 def run(table: Contest, split: int, name: str, method: Method, out: Path, label: str) -> None:
-    """Fit a method on one split, and keep its error and predictions."""
+    """Fit a method on one split, and save its error and predictions."""
     problem, train, test = table.parts(split)
     start = time.process_time()
     try:

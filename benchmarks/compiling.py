@@ -1,8 +1,8 @@
-"""How long the compiler takes for a program, and what the rule of ``backend: auto`` assumes.
+"""Measure the time to compile a training step, and compare it with the rule of ``backend: auto``.
 
-``python benchmarks/compiling.py`` compiles the steps of five networks into an empty cache
-``--rounds`` times and prints the least processor time of the compiler, of which two run at the same
-time, and the least time that a person waits; ``--smoke`` compiles one.
+``python benchmarks/compiling.py`` compiles the steps of five networks into an empty cache,
+``--rounds`` times each.  It prints the smallest processor time of the compiler (two compilers run
+at the same time) and the smallest wall time.  ``--smoke`` compiles one step.
 """
 
 import argparse
@@ -21,7 +21,7 @@ DEPTHS = {"2 layers": 2, "32 layers": 32}
 
 
 def network(name: str) -> tuple[Mlp, int]:
-    """Return a network of the table and its batch size."""
+    """Return the network with this name, and its batch size."""
     if name == "digits":
         return Mlp([64, 256, 128, 10], dropout=0.3), 32
     if name == "medium":
@@ -32,7 +32,7 @@ def network(name: str) -> tuple[Mlp, int]:
 
 
 def compile_step(name: str) -> None:
-    """Compile the step of a network; print processor time of the compiler, and time that passed."""
+    """Compile the step of a network; print processor time of the compiler, and wall time."""
     mlp, batch = network(name)
     loss = MeanSquaredError() if mlp.sizes[-1] == 1 else SoftmaxCrossEntropy()
     optimizer, start = AdamW(mlp, lr=1e-3), time.perf_counter()

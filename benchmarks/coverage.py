@@ -1,15 +1,16 @@
-"""How true intervals and sets of classes for 90 % are on real tables, and how wide.
+"""Measure coverage and width of 90 % prediction intervals and sets, on real tables.
 
-``python benchmarks/coverage.py FOLDER`` (extra ``quality``; ``--smoke`` for two shipped tables)
-takes the tables of a folder as ``benchmarks/arena.py`` does, one split each, with ``--half`` and
-``--tables`` as there.  Each is a line: how many true values `predict_interval` of the
-default model holds, in all and by fifths of the prediction, and its mean width, relative to that of
-one width for all rows (out-of-fold errors of the same model, in absolute value); of classes, how
-many true ones `predict_set` holds, and the mean size of a set.
+``python benchmarks/coverage.py FOLDER`` (extra ``quality``; ``--smoke``: two tables of the package)
+reads tables as ``benchmarks/arena.py`` does, with one split each; ``--half`` and ``--tables`` have
+the same meaning.  A line of a regression table shows the share of true values inside the intervals
+of `predict_interval` (default model), for all rows and for fifths by prediction, and the mean
+width.  The width is relative to intervals of equal width, from absolute out-of-fold errors of the
+same model.  A line of a classification table shows the share of true classes inside the sets of
+`predict_set`, and the mean set size.
 
-Beside it are LightGBM's with MAPIE (where ``mapie`` is installed): conformalized quantile
-regression (CQR, Romano et al. 2019), and of classes eight folds with the threshold ("LAC") and, of
-three classes or more, the adaptive score ("APS").
+The same is measured for LightGBM with MAPIE, if ``mapie`` is installed: conformalized quantile
+regression (CQR, Romano et al. 2019); for classes, eight folds with the scores "LAC" and, for three
+classes or more, "APS".
 """
 
 import argparse
@@ -33,13 +34,13 @@ from mlpengine.models.calibration import Residuals
 LEVEL, FIFTHS = 0.9, 5
 
 CALIBRATION = 0.25
-"""Share of training rows that conform quantiles, and train none."""
+"""Share of training rows that only calibrate the quantiles."""
 
 Interval = tuple[np.ndarray, np.ndarray]
 
 
 def fit_ours(problem: Problem, train: pd.DataFrame) -> tuple[Any, np.ndarray]:
-    """Return the default model, and its out-of-fold errors reduced to the mean's, in one column."""
+    """Return the default model, and its out-of-fold errors, scaled to errors of the mean."""
     kept: list[np.ndarray] = [np.zeros((0, 1))]
     make = Residuals.of.__func__  # type: ignore[attr-defined]
 
@@ -52,13 +53,13 @@ def fit_ours(problem: Problem, train: pd.DataFrame) -> tuple[Any, np.ndarray]:
 
 
 def half_width(errors: np.ndarray) -> float:
-    """Return half of the one width that holds `LEVEL` of the errors."""
+    """Return the half width of equal intervals that contain a share `LEVEL` of the errors."""
     sizes = np.sort(np.abs(errors[:, 0]))
     return float(sizes[min(len(sizes), int(np.ceil(LEVEL * (len(sizes) + 1)))) - 1])
 
 
 def numbers_of(problem: Problem, *frames: pd.DataFrame) -> list[np.ndarray]:
-    """Return the features of frames as numbers, texts as codes."""
+    """Return the features of data frames as numbers, with codes for texts."""
     x = pd.concat(frames).drop(columns=problem.target)
     for name in x.select_dtypes(exclude="number"):
         x[name] = pd.Categorical(x[name]).codes
@@ -66,7 +67,7 @@ def numbers_of(problem: Problem, *frames: pd.DataFrame) -> list[np.ndarray]:
 
 
 def quantile_interval(problem: Problem, train: pd.DataFrame, test: pd.DataFrame) -> Interval:
-    """Return LightGBM's conformalized quantiles."""
+    """Return intervals of LightGBM by conformalized quantile regression."""
     from lightgbm import LGBMRegressor
     from mapie.regression import ConformalizedQuantileRegressor
     from sklearn.model_selection import train_test_split
@@ -85,7 +86,7 @@ def quantile_interval(problem: Problem, train: pd.DataFrame, test: pd.DataFrame)
 def sets_of_mapie(
     problem: Problem, train: pd.DataFrame, test: pd.DataFrame, score: str
 ) -> np.ndarray:
-    """Return the sets of LightGBM with a score of MAPIE, bool (rows, classes)."""
+    """Return prediction sets of LightGBM by MAPIE with a conformity score, bool (rows, classes)."""
     from lightgbm import LGBMClassifier
     from mapie.classification import CrossConformalClassifier
 
@@ -102,7 +103,7 @@ def sets_of_mapie(
 
 
 def intervals(table: Contest) -> Iterator[tuple[str, list[float]]]:
-    """Yield for each kind of intervals: share inside, shares by fifths, and relative width."""
+    """Yield for each method: share inside, shares inside by fifths, relative width."""
     problem, train, test = table.parts(0)
     truth = test[problem.target].to_numpy(float)
     model, errors = fit_ours(problem, train)
@@ -121,7 +122,7 @@ def intervals(table: Contest) -> Iterator[tuple[str, list[float]]]:
 
 
 def sets(table: Contest) -> Iterator[tuple[str, list[float]]]:
-    """Yield for each kind of sets: share of true classes inside, and mean size."""
+    """Yield for each method: share of true classes inside, mean set size."""
     problem, train, test = table.parts(0)
     truth = np.searchsorted(problem.classes, test[problem.target])
     model, _ = fit_ours(problem, train)

@@ -1,13 +1,13 @@
-"""Training as C for devices, put to the test: random networks, two compilers, sanitizers.
+"""Test exported C that trains: random networks, two compilers, sanitizers.
 
-    python benchmarks/device.py                 # all of it, some minutes
+    python benchmarks/device.py                 # all networks, some minutes
     python benchmarks/device.py --smoke         # a sample, under 10 seconds
-    python benchmarks/device.py --bounds 250    # the differences that chose self-tests' bounds
+    python benchmarks/device.py --bounds 250    # differences from Python of 250 networks
 
-Each of 40 random networks is exported, compiled with GCC and Clang as strict C99 without a warning,
-for float and double, with and without the address and undefined-behavior sanitizers, and must pass
-its self-test.  With ``--bounds`` the self-tests of so many networks say how far C is from Python.
-What did not run is said, loudly.
+Each of 40 random networks is exported for float and double.  GCC and Clang compile the files as
+strict C99 without a warning, with and without the address and undefined-behavior sanitizers.  Each
+program must pass its self-test.  ``--bounds`` prints how far C is from Python; the bounds of the
+self-test were chosen from these differences.  The script lists everything that it could not run.
 
 Debian: apt-get install gcc clang libclang-rt-14-dev
 """
@@ -45,7 +45,7 @@ LOSSES = [
     (ops.Poisson(), 1),
     (ops.Quantile((0.1, 0.9)), 2),
 ]
-"""Losses, and the number of outputs that each takes here."""
+"""Losses, each with the number of outputs of its networks."""
 
 
 @dataclass
@@ -70,7 +70,7 @@ def command(words: Sequence[str | Path], folder: Path) -> subprocess.CompletedPr
 
 # ---------------------------------------------------------------- random networks
 def random_net(seed: int) -> tuple[Mlp, dict[str, object], str]:
-    """Return a network, the options of its export, and both in words."""
+    """Return a network, the options of its export, and a description of both."""
     rng = np.random.default_rng(seed)
     names = [n for n in ACTIVATIONS if n not in ("softmax", "log_softmax")]
     layers = int(rng.integers(1, 5))

@@ -1,21 +1,20 @@
-"""Whether verdicts are right, and whether their fixes help, on runs as people set them up.
+"""Measure whether verdicts are right, and whether their fixes help, on healthy and broken runs.
 
 ``python benchmarks/diagnoses.py --tables DIR`` (``--half kept`` for the figures to quote,
 ``--seeds 3``, ``--only rate_high``, ``-v`` for the verdicts, ``--json``, ``--smoke`` for a few
 runs) writes a table, calls ``mlpengine init``, edits the config, and calls ``mlpengine train`` and
 ``mlpengine train --fix``.  A healthy run must get no warning.  The first verdict of a broken run
-must be one of the names that a good engineer would give, which were written down first.
+must be one of its right names in `BROKEN`, which were written down before the first run.
 
-Tables belong to one of two halves, by a hash of their names, with all their runs, broken and
-healthy; tables of `FRESH` are kept back whatever the hash.  Rules and thresholds
-(mlpengine/diagnostics/thresholds.py) are chosen on one half; the other is kept back.  Kinds of
-`UNSEEN` are in the half kept back alone.  A rule is right where its warning is one of these names;
-a rule that is right in fewer than 90 % of its warnings on the chosen half becomes a note.
+A hash of its name puts each table, with all its runs, into one of two halves; tables of `FRESH` are
+always in the half ``kept``.  Rules and thresholds (mlpengine/diagnostics/thresholds.py) are chosen
+on the other half only.  Kinds of broken runs in `UNSEEN` are only in the half ``kept``.  If fewer
+than 90 % of a rule's warnings on the other half are right, the rule becomes a note.
 
-Rows that no run ever sees judge a fix.  The score is R2 of numbers, and of classes the mean recall
-on a scale from 0 (a constant) to 1.  A run is harmed if its score is below the score of the sound
-config by more than a tenth and by 0.03.  A fix cures if the harm is gone.  A fix makes a run worse
-if the score falls so far, and by more than two standard errors on the same rows.
+Scores are measured on rows that no run reads: R2 for numbers; for classes the mean recall, scaled
+so that a constant prediction has 0.  A run is harmed if its score is below the score of the sound
+config by more than a tenth and by 0.03.  A fix cures a run if it is no longer harmed.  A fix makes
+a run worse if the score falls by as much, and by more than two standard errors on the same rows.
 """
 
 import argparse
@@ -43,7 +42,7 @@ from sklearn import datasets
 from mlpengine_cli.main import run as command
 
 ROWS, HIDDEN, DRAWS = 800, 1000, 200
-"""Most rows of the table of a run, of the rows that judge it, and draws of a bootstrap."""
+"""Maximum rows of a run's table, maximum rows for scores, and number of bootstrap samples."""
 
 HEALTHY = """
 acs_income ames_housing arrest_released attrition avocado_price:time=date beps_vote bikeshare
@@ -56,7 +55,7 @@ pima psid_wage:group=id rain_innsbruck resume_callback road_speed sa_heart sacra
 satellite slid_wages smoker telco_churn vietnam_pharmacy yogurt_choice yrbss_weight
 flchain rotterdam gbsg movielens minneapolis_stops
 """
-"""Tables of healthy runs, with options of ``init``: with folds as ``init`` proposes, and single."""
+"""Tables of healthy runs, with options of ``init``.  Each has a run with folds and one without."""
 
 SINGLE = [
     "",
@@ -66,7 +65,7 @@ SINGLE = [
     "optimizer: {name: sgd, lr: 0.02, momentum: 0.9}",
     "hidden: [128, 64], batch: 64",
 ]
-"""Sound settings of healthy single networks beside the settings of ``init``; a hash chooses one."""
+"""Further sound settings of healthy runs with one network; a hash chooses one."""
 
 SHORT = {
     "hidden": "model.hidden",
@@ -143,11 +142,11 @@ rows_moved | labels nothing_learned | any | | change: moved
 leak_binned | leak too_good | number | | change: binned 20
 validation_repeats | copies near_copies duplicates too_good | any single | | change: repeats
 """
-"""The kind, its right names, tables, sound settings, and what breaks the run.
+"""Broken runs: kind, right names of verdicts, tables, sound settings, settings that break the run.
 
-``+key`` after a name: it counts only with a fix of that setting.  Tables are of `CLASSES` or
-`NUMBERS`, or both (any); a hash chooses one for a single network and one for folds.  `CHANGES` has
-what ``change`` does to rows.
+A name with ``+key`` is right only with a fix of this setting.  Tables are `CLASSES`, `NUMBERS`, or
+both (any); a hash chooses one table for a single network and one for folds.  ``change`` names a
+function in `CHANGES` that changes rows.
 """
 
 UNSEEN = """
@@ -169,10 +168,10 @@ sentinel_9999 | sentinel input_scale outlier | measured | RAW | change: sentinel
 validation_target | shifted target_shifted target_unit target_scale | number single
                   | | change: other_target 1000
 """
-"""Kinds that are in the half kept back alone; no rule was made with them in view."""
+"""Kinds of broken runs that are only in the half ``kept``; no rule was made for them."""
 
 FRESH = frozenset(["flchain", "rotterdam", "gbsg", "movielens", "minneapolis_stops"])
-"""Tables that no rule was chosen on, whatever the salt; always kept back."""
+"""Tables on which no rule was chosen with any salt; always in the half ``kept``."""
 
 NUMBERS = """ames_housing avocado_price bikeshare check_times computer_prices concrete deliveries
 fifa_value ipf_deadlift isl_wage king_county_housing road_speed sacramento_housing
@@ -184,9 +183,9 @@ CLEAR = "letters optdigits_full pendigits satellite shuttle phoneme"
 POOLS = {"number": NUMBERS, "measured": re.sub("ipf_deadlift|flchain", "", NUMBERS), "clear": CLEAR,
          "class": f"{TWO} {MANY}", "two": TWO, "many": MANY,
          "any": f"{NUMBERS} {TWO} {MANY}"}  # fmt: skip
-"""Tables of broken runs; measured: with features that are numbers in every row.
+"""Tables of broken runs.  Tables in ``measured`` have number features without missing values.
 
-A formula replaces tables of numbers and tables of classes where there is no folder.
+Without a folder, formulas make the tables.
 """
 
 SMOKE = ("initial_zeros, pendigits", "healthy, concrete folds")
@@ -210,7 +209,7 @@ def by_formula(name: str) -> Rows:
 
 @cache
 def table_of(folder: str, name: str) -> Rows:
-    """Return a table of the folder, or one by a formula where there is no folder."""
+    """Return a table of the folder; without a folder, a table made by a formula."""
     if name == "letters" or not folder:
         return by_formula(name)
     known = {one["name"]: one for one in json.loads((Path(folder) / "tables.json").read_text())}
@@ -223,14 +222,14 @@ def table_of(folder: str, name: str) -> Rows:
 
 
 def number_of(name: str) -> int:
-    """Return a number that a hash gives a name; another salt gives other halves."""
+    """Return the hash of a name; another salt gives other halves."""
     text = f"2026-11-29b {name}"
     return int(hashlib.md5(text.encode(), usedforsecurity=False).hexdigest(), 16)
 
 
 @cache
 def kept_back() -> frozenset[str]:
-    """Return the tables kept back: in each group of tables, every second one by its hash."""
+    """Return the tables of the half ``kept``: in each group, every second table by hash."""
     healthy = {line.partition(":")[0] for line in HEALTHY.split()}
     groups = [{*NUMBERS.split()} - FRESH, {*TWO.split()} - FRESH, {*MANY.split()}]
     groups.append(healthy.difference(FRESH, *groups))
@@ -244,7 +243,7 @@ def half_of(table: str) -> str:
 
 @dataclass
 class Parts:
-    """The rows of a run as texts, and `hidden` rows that judge it; perhaps a validation file."""
+    """The rows of a run as texts: training, `hidden` (for its score), and perhaps validation."""
 
     rows: pd.DataFrame
     hidden: pd.DataFrame
@@ -265,7 +264,7 @@ class Parts:
         return frame[self.target].map(levels.index).to_numpy(float)
 
     def numbers(self) -> list[str]:
-        """Return the columns of numbers, the most telling first."""
+        """Return the number columns, the most predictive first."""
         found, y = {}, self.codes(self.rows)
         for name in self.rows.columns.drop(self.target):
             values = pd.to_numeric(self.rows[name], errors="coerce").to_numpy(float)
@@ -274,7 +273,7 @@ class Parts:
         return sorted(found, key=lambda name: -found[name])
 
     def add(self, name: str, train: np.ndarray, hidden: np.ndarray) -> None:
-        """Add a column; hidden rows have the values that are known when one predicts."""
+        """Add a column; its values in `hidden` are those that are known at prediction time."""
         self.rows[name], self.hidden[name] = train.astype(str), hidden.astype(str)
 
 
@@ -295,7 +294,7 @@ def sentinel(parts: Parts, value: float) -> None:
 
 
 def dates(parts: Parts, _: float) -> None:
-    """Two dates, apart by a time that tells the target; at prediction the second one is not so."""
+    """Add two dates; their distance reveals the target, but not in the hidden rows."""
     y = parts.codes(parts.rows)
     scaled = (y - y.min()) / np.ptp(y)
     for frame, apart in zip(parts.both, (scaled, parts.rng.permutation(scaled)), strict=True):
@@ -308,14 +307,14 @@ def dates(parts: Parts, _: float) -> None:
 
 
 def target_copy(parts: Parts, _: float) -> None:
-    """A column recorded afterwards: the target in another unit with small errors."""
+    """Add a column that is recorded afterwards: the target in another unit, with small errors."""
     y = parts.codes(parts.rows)
     copy = np.round(3.7 * (y + 0.02 * y.std() * parts.rng.normal(size=len(y))) + 11, 3)
     parts.add("settled", copy, np.resize(parts.rng.permutation(copy), len(parts.hidden)))
 
 
 def filled_later(parts: Parts, _: float) -> None:
-    """A text that is filled in only for rows of one class, afterwards."""
+    """Add a text column that is filled in afterwards, only for rows of one class."""
     y = parts.codes(parts.rows)
     reasons = parts.rng.choice(["called back", "by letter", "in person"], len(y))
     filled = (y == y.max()) & (parts.rng.random(len(y)) < 0.97)
@@ -323,7 +322,7 @@ def filled_later(parts: Parts, _: float) -> None:
 
 
 def sorted_number(parts: Parts, _: float) -> None:
-    """A number of the row in a file that was sorted by the target."""
+    """Add row numbers of a file that was sorted by the target."""
     y = parts.codes(parts.rows)
     order = np.argsort(y + 1e-9 * parts.rng.random(len(y)))
     number = np.empty(len(y), int)
@@ -332,7 +331,7 @@ def sorted_number(parts: Parts, _: float) -> None:
 
 
 def near_copies(parts: Parts, _: float) -> None:
-    """Each row four times, with measuring errors in its numbers, as from repeated visits."""
+    """Repeat each row four times with small errors in the numbers, as from repeated visits."""
     parts.rows = parts.rows.iloc[: len(parts.rows) // 3]
     numbers, copies = parts.numbers(), []
     for _ in range(4):
@@ -354,7 +353,7 @@ def shuffled(parts: Parts, share: float) -> None:
 
 
 def cut(parts: Parts, order: np.ndarray, size: int = 0) -> None:
-    """Make the last `size` of the ordered rows, or a quarter, the validation file."""
+    """Make the last `size` of the ordered rows (by default a quarter) the validation file."""
     rows, size = parts.rows.iloc[order], size or len(order) // 4
     parts.rows, parts.validation = rows.iloc[:-size].copy(), rows.iloc[-size:].copy()
 
@@ -368,39 +367,39 @@ def other_unit(parts: Parts, factor: float) -> None:
 
 
 def cut_by_feature(parts: Parts, _: float) -> None:
-    """The file was sorted by its most telling column, and its end validates."""
+    """Sort the file by its most predictive column, and validate on its end."""
     values = parts.rows[parts.numbers()[0]].astype(float)
     cut(parts, np.argsort(values.to_numpy(), kind="stable"))
 
 
 def cut_by_class(parts: Parts, _: float) -> None:
-    """Half of the rows of the most common class validate."""
+    """Validate on half of the rows of the most common class."""
     codes = parts.codes(parts.rows).astype(int)
     counts = np.bincount(codes)
     cut(parts, np.argsort(counts[codes], kind="stable"), int(counts.max()) // 2)
 
 
 def codes(parts: Parts, _: float) -> None:
-    """The classes are written as numbers."""
+    """Write the classes as numbers."""
     both = [parts.codes(frame) for frame in parts.both]  # before a class changes its name
     for frame, numbers in zip(parts.both, both, strict=True):
         frame[parts.target] = numbers.astype(int).astype(str)
 
 
 def stuck(parts: Parts, _: float) -> None:
-    """The most telling sensor was stuck while the training rows were recorded."""
+    """Make the most predictive column constant in the training rows, as from a stuck sensor."""
     name = parts.numbers()[0]
     cut(parts, parts.rng.permutation(len(parts.rows)))
     parts.rows[name] = parts.rows[name].iloc[0]
 
 
 def moved(parts: Parts, _: float) -> None:
-    """The target stands a row too low, as after a join."""
+    """Move the target down by one row, as after a wrong join."""
     parts.rows[parts.target] = np.roll(parts.rows[parts.target], 1)
 
 
 def binned(parts: Parts, bins: float) -> None:
-    """A grade that was given afterwards, by the target."""
+    """Add a grade that is given afterwards, from the target."""
     grade = pd.qcut(parts.codes(parts.rows), int(bins), labels=False, duplicates="drop")
     later = parts.rng.permutation(grade)
     names = [np.array([f"grade {one}" for one in of]) for of in (grade, later)]
@@ -408,35 +407,35 @@ def binned(parts: Parts, bins: float) -> None:
 
 
 def repeats(parts: Parts, _: float) -> None:
-    """Most validation rows are training rows, too."""
+    """Make most validation rows training rows, too."""
     cut(parts, parts.rng.permutation(len(parts.rows)))
     count = int(0.8 * len(parts.validation))
     parts.validation.iloc[:count] = parts.rows.iloc[:count].to_numpy()
 
 
 def other_target(parts: Parts, factor: float) -> None:
-    """The validation file has the target in another unit."""
+    """Write the target of the validation file in another unit."""
     cut(parts, parts.rng.permutation(len(parts.rows)))
     values = factor * parts.validation[parts.target].astype(float)
     parts.validation[parts.target] = [f"{value:.8g}" for value in values]
 
 
 def few(parts: Parts, count: float) -> None:
-    """So many rows to train on, 200 to validate."""
+    """Keep `count` training rows, and 200 validation rows."""
     order = parts.rng.permutation(len(parts.rows))[: int(count) + 200]
     rows = parts.rows.iloc[order]
     parts.rows, parts.validation = rows[: int(count)].copy(), rows[int(count) :].copy()
 
 
 def mixed_units(parts: Parts, factor: float) -> None:
-    """A tenth of the rows, from another source, has the target in another unit."""
+    """Write the target of a tenth of the rows in another unit, as from another source."""
     other = parts.rng.random(len(parts.rows)) < 0.1
     values = parts.rows[parts.target].astype(float)
     parts.rows[parts.target] = [f"{v:.8g}" for v in values.where(~other, factor * values)]
 
 
 def text_numbers(parts: Parts, _: float) -> None:
-    """The two most telling numbers with a unit beside them."""
+    """Write the two most predictive numbers with a unit, as texts."""
     for name in parts.numbers()[:2]:
         for frame in parts.both:
             frame[name] = [f"{float(value):.10g} units" for value in frame[name]]
@@ -454,7 +453,7 @@ CHANGES: dict[str, Callable[[Parts, float], None]] = {
 
 @dataclass(frozen=True)
 class SetUp:
-    """A run: its kind ("healthy" or how it is broken), right names, table and settings."""
+    """A run: kind ("healthy", or what is broken), right names of verdicts, table and settings."""
 
     kind: str
     right: tuple[str, ...]
@@ -466,7 +465,7 @@ class SetUp:
 
     @property
     def both(self) -> str:
-        """The sound settings and what breaks them."""
+        """The sound settings, changed by the settings that break the run."""
         return ", ".join(filter(None, [self.sound, self.broken]))
 
     def __str__(self) -> str:
@@ -517,7 +516,7 @@ def parts_of(folder: str, setup: SetUp, seed: int) -> Parts:
 
 
 def write(setup: SetUp, parts: Parts, settings: str, seed: int) -> str:
-    """Write the tables, call ``init``, edit its config; return an error, or nothing."""
+    """Write the tables, call ``init``, and edit the config; return an error message, or ""."""
     for short, text in TEMPLATES.items():
         settings = settings.replace(short, text)
     read = yaml.safe_load(f"{{{settings}}}")
@@ -563,7 +562,7 @@ def predictions(run: str, parts: Parts) -> np.ndarray | None:
 
 
 def score(guess: np.ndarray | None, parts: Parts, rows: Any = slice(None)) -> float:
-    """Return the score of predictions on the hidden rows, or on some; 0 without predictions."""
+    """Return the score on all hidden rows, or on some `rows` of them; 0 without predictions."""
     if guess is None:
         return 0.0
     guess, truth = guess[rows], parts.hidden[parts.target].to_numpy()[rows]
@@ -575,7 +574,7 @@ def score(guess: np.ndarray | None, parts: Parts, rows: Any = slice(None)) -> fl
 
 
 def error_of_lead(one: np.ndarray | None, other: np.ndarray | None, parts: Parts) -> float:
-    """Return the standard error of a difference of scores on the same rows, by a bootstrap."""
+    """Return the standard error of the difference of two scores on the same rows (bootstrap)."""
     count = len(parts.hidden)
     draws = np.random.default_rng(0).integers(count, size=(DRAWS, count))
     return float(np.std([score(one, parts, d) - score(other, parts, d) for d in draws]))
@@ -586,16 +585,16 @@ def tolerance(wanted: float) -> float:
 
 
 def train(run: str) -> dict[str, Any]:
-    """Call ``train``; return its verdicts, the warnings first, and an error, if any.
+    """Call ``train``; return its verdicts, warnings first, and an error, if any.
 
-    A verdict is told by its name, severity, fixed settings and text.
+    A verdict is (name, severity, settings of its fix, text).
     """
     code, out, err = call("train", "table.yaml", "-q", "--json", "-o", run)
     lines = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
     if lines and "verdicts" in lines[-1]:
         told = [(one["name"], one.get("severity") or "warning", list(one.get("fix") or {}),
                  one["text"]) for one in lines[-1]["verdicts"]]  # fmt: skip
-    else:  # a failed run tells its verdicts on stderr
+    else:  # a failed run prints its verdicts on stderr
         said = [line.strip() for line in err.splitlines()]
         found = [re.fullmatch(r"(.* \[(\w+)\])", line) for line in said]
         told = [(m[2], "warning", re.findall(r"[a-z]+\.[a-z_]+", m[1]), m[1]) for m in found if m]
@@ -604,7 +603,7 @@ def train(run: str) -> dict[str, Any]:
 
 
 def fixed(run: str) -> tuple[str | None, str]:
-    """Call ``train --fix``; return the run that it made and holds to be better, and an error."""
+    """Call ``train --fix``; return the run that it keeps as better, and an error, if any."""
     code, out, err = call("train", "table.yaml", "--fix", "-q", "--json", "-o", run)
     lines = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
     last = lines[-1] if lines else {}
@@ -625,7 +624,7 @@ def sound_score(folder: str, setup: SetUp, seed: int) -> float:
 
 
 def judge(folder: str, setup: SetUp, seed: int, *, fixes: bool = True) -> dict[str, Any]:
-    """Return verdicts of a run, whether the first is right, and scores before and after a fix."""
+    """Return a run's verdicts, whether the first is right, and scores before and after a fix."""
     parts = parts_of(folder, setup, seed)
     result: dict[str, Any] = {"kind": setup.kind, "table": setup.table, "folds": setup.folds,
                               "seed": seed, "wanted": setup.right}  # fmt: skip
@@ -679,7 +678,7 @@ def line_of(one: Mapping[str, Any], *, verbose: bool) -> str:
 
 
 def warned_by(judged: list[dict[str, Any]]) -> dict[str, list[tuple[bool, bool]]]:
-    """Return for each rule whether each of its warnings is right, and whether it came first."""
+    """Return for each rule a list: is the warning right, is it the first warning."""
     rules = defaultdict(list)
     for one in judged:
         right = {name.partition("+")[0] for name in one["wanted"]}

@@ -1,18 +1,18 @@
-"""Let the n-th system call on a run's files fail, or kill the run there, for every n; then resume.
+"""Make the n-th system call on a run's files fail, or kill the run there, for every n; then resume.
 
     python benchmarks/faults.py                     # every call, in train and in train --resume
     python benchmarks/faults.py --smoke             # a sample of them, some 20 seconds
 
-For each n of open, write, fsync, rename, mkdir and close on files below the run directory: the
-call fails with ENOSPC or EIO, or the process is killed there (a write also after half of its
-bytes), or told to end by SIGINT or SIGTERM at a write.  The command must end with one line that
-names a file and a cause, or with the code of its signal, or succeed; the run that
-is resumed afterwards must equal, byte for byte, one that nothing happened to, or be refused in one
-line because nothing was saved yet.
+The calls are open, write, fsync, rename, mkdir and close on files below the run directory.  For
+each n, the call fails with ENOSPC or EIO, or the process is killed there (also in the middle of a
+write), or it gets SIGINT or SIGTERM at a write.  The command must succeed, or end with one line
+that names a file and a cause, or end with the exit code of the signal.  Then the run is resumed.
+It must equal an undisturbed run byte by byte, or be refused in one line because nothing was saved
+yet.
 
-The calls are intercepted by a small library that the C compiler builds and LD_PRELOAD loads.  One
-process imports mlpengine and forks for each case, so a case takes a fraction of a second.
-Exit code 3 without a C compiler, or 0 with --smoke.
+A small library intercepts the calls; the C compiler builds it, and LD_PRELOAD loads it.  One
+process imports mlpengine and forks for each case, so that a case takes a fraction of a second.
+Without a C compiler, the exit code is 3; with --smoke, 0.
 """
 
 import argparse
@@ -40,7 +40,7 @@ AT_WRITES = {"kill halfway": KILL_HALFWAY, "SIGINT": INTERRUPT, "SIGTERM": TERMI
 ACTIONS = {"ENOSPC": errno.ENOSPC, "EIO": errno.EIO, "kill": KILL, **AT_WRITES}
 CODES = {"SIGINT": 130, "SIGTERM": 143}
 SECONDS = 60
-"""After which a command counts as hanging."""
+"""Seconds after which a command counts as hanging."""
 
 SMOKE_CASES = 50
 NOTHING_SAVED = re.compile(
@@ -192,7 +192,7 @@ NONE = Fault("open", 0, "EIO")
 
 
 class Commands:
-    """Runs the command line in forked children, with a fault each."""
+    """Runs the command line in forked child processes, each with one fault."""
 
     def __init__(self, folder: Path) -> None:
         from mlpengine_cli import main
@@ -200,7 +200,7 @@ class Commands:
         self.main, self.folder = main.main, folder
         config = folder / "c.yaml"
         config.write_text(CONFIG)
-        with redirect_stdout(StringIO()):  # no child has to import these modules again
+        with redirect_stdout(StringIO()):  # children inherit the imported modules
             main.run(["train", str(config), "--out", str(folder / "imports"), "-q"])
         self.shim = ctypes.CDLL(os.environ["LD_PRELOAD"])
 
@@ -240,7 +240,7 @@ class Commands:
 
 
 def wrong_ending(ended: Ended, fault: Fault, run: Path) -> str:
-    """Return what is wrong with the ending of a command that met a fault; "" if nothing is."""
+    """Return the problem with the ending of a command that had a fault; "" if it is right."""
     if ended.code == -signal.SIGKILL:
         return "" if fault.action.startswith("kill") else "was killed"
     if ended.code and ended.code == CODES.get(fault.action):
@@ -257,7 +257,7 @@ def wrong_ending(ended: Ended, fault: Fault, run: Path) -> str:
 
 
 def differing(run: Path, whole: Path) -> str:
-    """Return which files of two runs differ, and which were left behind."""
+    """Return the files that differ between two runs, and unfinished files."""
     names = [
         name
         for name in COMPARED
@@ -270,7 +270,7 @@ def differing(run: Path, whole: Path) -> str:
 
 
 def after(commands: Commands, config: Path, run: Path, whole: Path) -> str:
-    """Resume a run that met a fault, or begin it again, and return what is wrong then."""
+    """Resume a run after a fault, or begin it again; return the problem, or ""."""
     ended, _ = commands.run(run, NONE, "train", "--resume", run, "-q")
     if ended.code in (1, 2) and NOTHING_SAVED.search(ended.text):
         shutil.rmtree(run, ignore_errors=True)
@@ -281,7 +281,7 @@ def after(commands: Commands, config: Path, run: Path, whole: Path) -> str:
 
 
 class Gauntlet:
-    """All cases: a fault in a run from its start, or in one that is resumed."""
+    """All cases: a fault in a new run, or in a resumed run."""
 
     def __init__(self, folder: Path, commands: Commands) -> None:
         self.folder, self.commands = folder, commands
@@ -300,7 +300,7 @@ class Gauntlet:
             raise SystemExit(f"resuming: {ended.text} {differing(run, self.whole)}")
 
     def cases(self) -> Iterator[tuple[str, Fault]]:
-        """Return every call of both commands with every action."""
+        """Return every case: command, call, number of the call, action."""
         for command, counts in (("train", self.counts), ("resume", self.more)):
             for kind, count in zip(KINDS, counts, strict=True):
                 for action in ACTIONS:
@@ -310,7 +310,7 @@ class Gauntlet:
                         yield command, Fault(kind, number, action)
 
     def check(self, command: str, fault: Fault) -> str:
-        """Return what goes wrong with a fault in `command`; "" if nothing does."""
+        """Return the problem after a fault in `command`; "" if all is right."""
         if command == "resume":
             run = self._copy("run")
             ended, _ = self.commands.run(run, fault, "train", "--resume", run, "-q")
@@ -331,7 +331,7 @@ class Gauntlet:
 
 
 def by_library(options: argparse.Namespace) -> int:
-    """Try the faults by the preloaded library; return the number of failures."""
+    """Run all cases with the preloaded library; return the number of failures."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name).resolve()
         gauntlet = Gauntlet(folder, Commands(folder))
@@ -351,7 +351,7 @@ def by_library(options: argparse.Namespace) -> int:
 
 
 def build(folder: Path) -> Path | None:
-    """Compile the library; None without a C compiler that can."""
+    """Compile the library and return its path; None without a working C compiler."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         return None

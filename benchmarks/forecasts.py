@@ -1,10 +1,10 @@
-"""Forecasts of four series of statsmodels by lags, beside LightGBM and linear models.
+"""Forecast four time series of statsmodels with lags; compare with LightGBM and linear models.
 
-``python benchmarks/forecasts.py`` (``--smoke``: one series; needs lightgbm, scikit-learn,
-skforecast and statsmodels).  Models read 12 lags and the mean, smallest and largest of these 12
-values.  They learn four fifths of the rows, and are measured on each later row, one and six steps
-ahead.  Errors are mean absolute errors divided by the error of the newest known value.  Seconds are
-processor time.  No setting was chosen on these series.
+``python benchmarks/forecasts.py`` (``--smoke``: one series) needs lightgbm, scikit-learn,
+skforecast and statsmodels.  Models read 12 lags, and the mean, minimum and maximum of these 12
+values.  They train on the first four fifths of the rows, and forecast each later row one and six
+steps ahead.  Errors are mean absolute errors, divided by the error of a forecast by the newest
+known value.  Seconds are processor time.  No setting was chosen on these series.
 """
 
 import sys

@@ -1,10 +1,10 @@
-"""Random configs: each is one compiled program and has the numbers of NumPy.
+"""Test that random configs compile to one program each, with the same numbers as NumPy.
 
-``python benchmarks/fused.py`` draws 300 configs from the schema, some minutes on a quiet machine;
-``--count`` draws so many, ``--seed`` others, ``--smoke`` two.  Every config trains 20 steps in
-float64 twice, by NumPy and compiled, two of them on short batches.  A config fails if its compiled
-step is not a single program, or if a parameter differs by more than 1e-6 from NumPy's, or an output
-of the trained network.
+``python benchmarks/fused.py`` draws 300 configs from the schema (some minutes); ``--count`` sets
+the number, ``--seed`` draws other configs, ``--smoke`` draws two.  Every config trains 20 steps in
+float64, by NumPy and by compiled code; two steps have short batches.  A config fails if its
+compiled step is not a single program, or if a parameter or an output of the trained network differs
+from NumPy's by more than 1e-6.
 """
 
 import argparse
@@ -133,7 +133,7 @@ def draw(rng: np.random.Generator, source: Path) -> dict[str, Any]:
 
 
 def trained(path: Path, backend: str) -> TrainingStep:
-    """Return the step of a config after `STEPS` full batches and the short ones."""
+    """Return the step of a config after `STEPS` full batches and two short batches."""
     trainer = trainer_of(
         load_data(load_config(path, [parse_override(f"training.backend={backend}")]))
     )
@@ -147,7 +147,7 @@ def trained(path: Path, backend: str) -> TrainingStep:
 
 
 def problem_of(config: dict[str, Any], folder: Path) -> str:
-    """Return what is wrong with a config, or ""."""
+    """Return the reason why a config fails, or ""."""
     path = folder / "config.yaml"
     path.write_text(json.dumps(config), encoding="utf-8")
     steps: list[TrainingStep] = []
@@ -174,7 +174,7 @@ def problem_of(config: dict[str, Any], folder: Path) -> str:
 
 
 def outputs_apart(step: TrainingStep) -> float:
-    """Return how far compiled outputs of random rows are from NumPy's; NaN without a program."""
+    """Return the largest difference from NumPy's outputs for random rows; NaN if not compiled."""
     mlp, program = step.mlp, step.bound(step.batch_size).forward
     if program is None:
         return np.nan

@@ -1,8 +1,7 @@
-"""What every benchmark shares: a clean environment, the machine in words, busy neighbors, tables.
+"""Shared by all benchmarks: a clean environment, a description of the machine, load, tables.
 
-``restart_clean()`` starts a script anew without the variables that choose slower kernels of a
-library, hold it to fewer threads or keep Python from storing its bytecode, so that all contestants
-run as on a fresh machine.
+``restart_clean()`` starts a script again without environment variables that select slower kernels
+of a library, limit its threads, or keep Python from storing bytecode.
 """
 
 import os
@@ -24,14 +23,14 @@ PREFIXES = (
     *("NUMEXPR_", "NVPL_", "OMP_", "ONEDNN_", "OPENBLAS_", "TORCHINDUCTOR_", "VECLIB_", "XLA_"),
     "PYTHONDONTWRITEBYTECODE",  # a package run from its sources is compiled in each process
 )
-"""First characters of the names of such variables."""
+"""Prefixes of the names of variables that are removed."""
 
 RESTARTED = "BENCHMARK_RESTARTED"
-"""Set in the second start, so that there is no third where a library sets a variable itself."""
+"""Variable of a restarted script: a script restarts once, even if a library sets a variable."""
 
 
 def restart_clean() -> None:
-    """Start this script anew without variables that change how libraries compute, if any is set."""
+    """Start this script again without variables that change how libraries compute, if any."""
     changed = sorted(name for name in os.environ if name.startswith(PREFIXES))
     changed = [name for name in changed if name != "KMP_DUPLICATE_LIB_OK"]  # threadpoolctl's own
     if not changed or RESTARTED in os.environ:
@@ -47,7 +46,7 @@ def processor() -> str:
 
 
 def kernels() -> list[str]:
-    """Return a line for each library of linear algebra that is loaded, with the kernels it took."""
+    """Return a line for each loaded linear algebra library, with its kernels."""
     lines = []
     for library in threadpool_info():
         name = f"{library['internal_api']} {library.get('version') or ''}".strip()
@@ -60,7 +59,7 @@ def kernels() -> list[str]:
 
 
 def describe() -> None:
-    """Print the machine, the versions and the kernels in use; call it when all are imported."""
+    """Print machine, versions and kernels in use; call this after all libraries are imported."""
     print(f"processor: {processor()}, cores: {cores()}; {platform.platform(terse=True)}")
     versions = [f"Python {platform.python_version()}", f"NumPy {np.__version__}"]
     for name, title in (("torch", "PyTorch"), ("jax", "JAX"), ("sklearn", "scikit-learn")):
@@ -76,9 +75,9 @@ def describe() -> None:
 
 @contextmanager
 def busy_loops(count: int, nice: int = 0) -> Iterator[None]:
-    """Run endless loops beside the body, on the cores of this process; end them after it.
+    """Run endless loops on the cores of this process during a ``with`` block.
 
-    Their priority is lower than the priority of this process by `nice`, from 0 to 19.
+    The priority of the loops is lower by `nice` (0 to 19).
     """
     loop = f"import os; {nice} and os.nice({nice})\nwhile True: pass"
     loops = [subprocess.Popen([sys.executable, "-c", loop]) for _ in range(count)]
@@ -92,7 +91,7 @@ def busy_loops(count: int, nice: int = 0) -> Iterator[None]:
 
 
 def figure(value: float | None) -> str:
-    """Return a number for a table: whole from 100 on, with one decimal from 1 on, else with two."""
+    """Return a number as text: no decimals from 100 on, one from 1 on, else two."""
     if value is None:
         return "-"
     return (
@@ -101,7 +100,7 @@ def figure(value: float | None) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table in Markdown, ready for the README."""
+    """Return a table in Markdown."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 

@@ -1,11 +1,11 @@
-"""Training steps of networks of one's own against PyTorch and JAX, on one thread.
+"""Time training steps of custom networks, compared with PyTorch and JAX, on one thread.
 
-Run ``python benchmarks/networks.py`` (``--smoke`` for seconds, ``--only "tables 32"``).
-Five kinds of networks, by Adam: residual with layer norm at several widths, two tables with two
-losses, a variational autoencoder (with random numbers that are drawn beforehand), a convolution
-over digits, and attention over 16 tokens.  All contestants of a network start with its weights and
-must compute the same first loss; then they run in turn, window by window; units: microseconds a
-step, medians over the windows.
+Run ``python benchmarks/networks.py`` (``--smoke`` takes seconds; ``--only "tables 32"``).
+The networks are: residual blocks with layer norm at several widths, two input tables with two
+losses, a variational autoencoder (with random numbers drawn in advance), a convolution over images
+of digits, and attention over 16 tokens.  The optimizer is Adam.  All libraries start with the same
+weights and must compute the same first loss.  They are timed in turn, in windows of equal length.
+Units: microseconds per step, medians over the windows.
 """
 
 import argparse
@@ -32,7 +32,7 @@ ROWS = 4 * BATCH
 
 
 def of_torch() -> SimpleNamespace:
-    """Return the functions of PyTorch by which networks are written for it."""
+    """Return the functions of PyTorch that `forward` of a network uses."""
     f = torch.nn.functional
     return SimpleNamespace(
         tanh=torch.tanh,
@@ -47,7 +47,7 @@ def of_torch() -> SimpleNamespace:
 
 
 def of_jax() -> SimpleNamespace:
-    """Return the functions of JAX by which networks are written for it."""
+    """Return the functions of JAX that `forward` of a network uses."""
     import jax
     import jax.numpy as jnp
 
@@ -71,7 +71,7 @@ def of_jax() -> SimpleNamespace:
 
 
 class Peered(Network):
-    """A network, its losses and rows, and its loss as other libraries write it, by `forward`."""
+    """A network with losses and data; `forward` is the network in another library."""
 
     losses: Any = MeanSquaredError()
     loss_weights: Mapping[str, float] | None = None
@@ -82,7 +82,7 @@ class Peered(Network):
         return x, np.sin(x[:, :1])
 
     def loss(self, m, p, x, y):
-        """Return the loss by the functions `m` of a library, for parameters by name."""
+        """Return the loss in a library with functions `m`; `p` has the parameters by name."""
         return m.mse(self.forward(m, p, x), y)
 
 
@@ -117,7 +117,7 @@ class Residual(Peered):
 
 
 class Tables(Peered):
-    """Two tables of features, and two heads: a number and one class of three."""
+    """Two input tables, and two outputs: a number and one of three classes."""
 
     losses = {"price": MeanSquaredError(), "class": SoftmaxCrossEntropy()}  # noqa: RUF012
     loss_weights = {"class": 0.3}  # noqa: RUF012
@@ -147,7 +147,7 @@ class Tables(Peered):
 
 
 class Variational(Peered):
-    """A variational autoencoder.  Its second output is the divergence of its code."""
+    """A variational autoencoder; the second output is the KL divergence."""
 
     losses = {"x": MeanSquaredError(), "divergence": MeanOutput()}  # noqa: RUF012
     loss_weights = {"divergence": 0.01}  # noqa: RUF012
@@ -180,7 +180,7 @@ class Variational(Peered):
 
 
 class Convolution(Peered):
-    """A small convolution over images of digits, and the scores of ten classes."""
+    """A small convolutional network for images of digits, with logits of ten classes."""
 
     losses = SoftmaxCrossEntropy()
 
@@ -206,7 +206,7 @@ class Convolution(Peered):
 
 
 class Attention(Peered):
-    """Self-attention over 16 tokens, each with a learned place, and their mean."""
+    """Self-attention over 16 tokens with learned positions, then the mean of the tokens."""
 
     def __init__(self, width: int) -> None:
         self.width = width
@@ -253,7 +253,7 @@ SMOKE = ("residual 32", "tables 32", "convolution 8")
 
 
 def each(function, values):
-    """Return a function of an array, or of each of several by name."""
+    """Return function(values), or a dictionary of results for a dictionary of arrays."""
     if isinstance(values, dict):
         return {name: function(value) for name, value in values.items()}
     return function(values)
@@ -274,12 +274,12 @@ def engine(work: Work, backend: str, *, looped: bool = False) -> Steps:
 
 
 def torch_steps(work: Work, *, compiled: bool) -> Steps | None:
-    """Return the eager step with the fused optimizer, or a compiled one; None without PyTorch."""
+    """Return the eager step with the fused optimizer, or a compiled step; None without PyTorch."""
     if torch is None:
         return None
     torch.set_num_threads(1)
     torch._dynamo.config.fail_on_recompile_limit_hit = True
-    torch._dynamo.reset()  # or later networks would run eagerly, without a word
+    torch._dynamo.reset()  # else later networks would run eagerly, without a warning
     network, functions = work.kind(work.width), of_torch()
     state = network.state_dict()
     p = {name: torch.tensor(value, requires_grad=True) for name, value in state.items()}
@@ -334,14 +334,14 @@ def jax_steps(work: Work, *, looped: bool) -> Steps | None:
 
 
 def check_losses(work: Work, runs: dict[str, Steps]) -> None:
-    """Check that all contestants compute the same loss of the same rows.  Raises: SystemExit."""
+    """Check that all libraries compute the same loss for the same rows.  Raises: SystemExit."""
     first = {
         name: float(np.ravel(value[0] if isinstance(value, tuple) else value.tolist())[0])
         if not isinstance(value, float)
         else value
         for name, value in ((name, run()) for name, (run, _) in runs.items())
     }
-    for kind in (True, False):  # looped (it begins with other rows), or not
+    for kind in (True, False):  # a looped run begins with other rows
         losses = {name: loss for name, loss in first.items() if ("looped" in name) == kind}
         if losses and not np.allclose([*losses.values()], next(iter(losses.values())), rtol=1e-4):
             raise SystemExit(f"networks: {work.name}: losses differ: {losses}")

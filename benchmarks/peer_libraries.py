@@ -1,4 +1,4 @@
-"""The training step of a workload in other libraries, each in its best form."""
+"""The training step of a workload in other libraries, each in its fastest form."""
 
 import time
 from collections.abc import Callable
@@ -16,10 +16,10 @@ except ImportError:
     torch = None
 
 Steps = tuple[Callable[[], object], int]
-"""A call, and how many training steps it makes."""
+"""A function, and the number of training steps that one call makes."""
 
 LOOPED = 64
-"""Steps inside one call, where a library can loop without Python."""
+"""Steps in one call, for libraries that can loop without Python."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Workload:
 
     @property
     def label(self) -> str:
-        """The name in the README, without the name Adam."""
+        """The name in the README; the optimizer is named unless it is Adam."""
         name = f"{'-'.join(map(str, self.sizes))}, batch {self.batch:,}"
         return name if self.optimizer == "adam" else f"{name}, {self.optimizer.upper()}"
 
@@ -55,7 +55,7 @@ class Workload:
         return x, rng.integers(0, self.sizes[-1], rows)
 
     def order(self, steps: int) -> np.ndarray:
-        """Return shuffled row numbers for `steps` steps."""
+        """Return shuffled row indices for `steps` steps."""
         rng, rows = np.random.default_rng(1), 4 * self.batch
         epochs = [rng.permutation(rows) for _ in range(-(-steps // 4))]
         return np.concatenate(epochs)[: steps * self.batch]
@@ -72,10 +72,10 @@ COMPILE_MODES = ("default", "max-autotune-no-cudagraphs")
 
 
 def torch_compiled(work: Workload, threads: int) -> Steps | None:
-    """Return torch.compile of the whole step in its best mode; None without PyTorch.
+    """Return torch.compile of the whole step in its fastest mode; None without PyTorch.
 
-    Compiled code is forgotten before each: otherwise the limit of recompilations is reached after
-    a few workloads, and later ones run eagerly without a word.
+    Compiled code is dropped before each mode: otherwise, after a few workloads, PyTorch reaches its
+    limit of recompilations and runs later workloads eagerly without a warning.
     """
     if torch is None:
         return None
@@ -98,7 +98,7 @@ def torch_compiled(work: Workload, threads: int) -> Steps | None:
 
 
 def torch_steps(work: Workload, threads: int, *, compiled: bool = False) -> Steps | None:
-    """Return the eager step with the fused optimizer, or one that is made to be compiled."""
+    """Return the eager step with the fused optimizer, or a step for torch.compile."""
     if torch is None:
         return None
     torch.set_num_threads(threads)
@@ -156,7 +156,7 @@ def jax_steps(work: Workload, *, looped: bool) -> Steps | None:
 
 
 def jax_population(work: Workload, orders: np.ndarray) -> Steps | None:
-    """Return the looped step of as many networks as there are orders, as one batched call."""
+    """Return the looped step of a batch of networks, one network for each of `orders`."""
     try:
         import jax
     except ImportError:
@@ -230,7 +230,7 @@ def _jax_loss(work: Workload, params, x, y):
 
 
 def scikit_steps(work: Workload) -> Steps | None:
-    """Return scikit-learn's step; None without it."""
+    """Return the step of scikit-learn; None if it is not installed."""
     try:
         from sklearn.neural_network import MLPClassifier, MLPRegressor
     except ImportError:
@@ -252,9 +252,9 @@ def scikit_steps(work: Workload) -> Steps | None:
 
 
 def product_steps(work: Workload, threads: int) -> dict[str, Steps]:
-    """Return the matrix products of a step alone, by each library that is there.
+    """Return only the matrix products of a step, in each installed library.
 
-    No training step that multiplies with that library can be faster than this.
+    A training step that uses the products of this library cannot be faster.
     """
     rng = np.random.default_rng(0)
     products = []
@@ -282,7 +282,7 @@ def blas(form: str, data: dict[str, np.ndarray]) -> Callable[[], object]:
 
 
 def torch_product(form: str, data: dict[str, np.ndarray]) -> Callable[[], object]:
-    """Return the product in PyTorch, on as many threads as it was told."""
+    """Return the product in PyTorch, with PyTorch's current number of threads."""
     x, w, dy = (torch.from_numpy(data[name]) for name in ("x", "w", "dy"))
     a, b = {"y": (x, w.T), "dw": (dy.T, x), "dx": (dy, w)}[form]
     out = torch.empty((a.shape[0], b.shape[1]))

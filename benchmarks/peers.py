@@ -1,11 +1,11 @@
-"""The training step against PyTorch, JAX and scikit-learn, each in its best form.
+"""Time the training step, compared with PyTorch, JAX and scikit-learn, each in its fastest form.
 
-Run ``python benchmarks/peers.py`` (``--smoke`` for seconds, ``--threads 1 2``, ``--only tiny``,
-``--busy`` beside two busy loops).  Each number of threads has a process of its
-own, held to as many cores.  All contestants of a workload run in turn, window by window, so that a
-change of the machine's speed hits them alike.  Units: microseconds a step; medians and minima over
-the windows, and at the end the medians as a table in Markdown.  ``products`` is what the matrix
-products of a step take alone, in the fastest library found.
+Run ``python benchmarks/peers.py`` (``--smoke`` takes seconds; ``--threads 1 2``, ``--only tiny``;
+``--busy`` runs two busy loops at the same time).  Each number of threads has its own process, on as
+many cores.  The libraries are timed in turn, in windows of equal length, so that changes of the
+machine's speed affect all of them.  Units: microseconds per step, medians and minima over the
+windows; at the end, a table of medians in Markdown.  ``products`` is the time of only the matrix
+products of a step, in the fastest installed library.
 """
 
 import argparse
@@ -62,21 +62,21 @@ COLUMNS = {
     "torch.compile": "torch.compile",
     "scikit-learn": "scikit-learn",
 }
-"""Columns of the table, and the contestants in them."""
+"""Columns of the table, each with the names of the runs that it shows."""
 
 BUSY = 2
-"""Loops beside the contestants with ``--busy``."""
+"""Number of busy loops with ``--busy``."""
 
 MIN_WINDOWS = 25
-"""Windows of the largest networks."""
+"""Minimum number of windows, for the largest networks."""
 
 PAUSE, WARM = 0.12, 0.005
-"""Seconds before a window: for the last contestant's threads to stop looking for work, and for
-this one's to come back."""
+"""Seconds before a window: until the threads of the last library sleep, and until the threads of
+the next library are awake."""
 
 
 def make_step(work: Workload, backend: str, dtype: str = "float32") -> TrainingStep:
-    """Return the step; it may use the cores that this process is held to."""
+    """Return the step; it may use all cores of this process."""
     mlp = work.mlp(dtype)
     kind = Adam if work.optimizer == "adam" else Sgd
     optimizer, loss = kind(mlp, lr=1e-3), work.engine_loss()
@@ -84,14 +84,14 @@ def make_step(work: Workload, backend: str, dtype: str = "float32") -> TrainingS
 
 
 def engine(work: Workload, backend: str) -> Steps:
-    """``step(x, y)`` from Python."""
+    """Return ``step(x, y)``, one step per call."""
     step = make_step(work, backend)
     x, y = (a[: work.batch] for a in work.data())
     return (lambda: step(x, y)), 1
 
 
 def engine_looped(work: Workload, dtype: str = "float32") -> Steps:
-    """Many steps in one call, over shuffled rows, gathering included."""
+    """Return many steps in one call, including the gathering of shuffled rows."""
     step = make_step(work, "compiled", dtype)
     (x, y), order = work.data(dtype), work.order(LOOPED)
     return (lambda: step.run_many(x, y, order)), LOOPED
@@ -114,9 +114,9 @@ def contestants(work: Workload, threads: int, *, smoke: bool) -> dict[str, Steps
 
 
 def measure(runs: dict[str, Steps], seconds: float, windows: int) -> dict[str, list[float]]:
-    """Return microseconds a step, a number for each window, all contestants in turn.
+    """Return microseconds per step of each run, one number per window; the runs are timed in turn.
 
-    Where a round of single calls is long, there are fewer windows, but `MIN_WINDOWS` at least.
+    If single calls take long, there are fewer windows, but at least `MIN_WINDOWS`.
     """
     counts, times, total = {}, {}, 0.0
     for name, (run, _) in runs.items():
@@ -140,7 +140,7 @@ def measure(runs: dict[str, Steps], seconds: float, windows: int) -> dict[str, l
 
 
 def settle(run: Callable[[], object]) -> None:
-    """Let the last contestant's threads go to sleep, then warm this one's up."""
+    """Wait until the threads of the last run sleep, then warm up the threads of this run."""
     if cores() > 1:
         time.sleep(PAUSE)
     start = time.perf_counter()
@@ -149,7 +149,7 @@ def settle(run: Callable[[], object]) -> None:
 
 
 def report(work: Workload, times: dict[str, list[float]]) -> list[str]:
-    """Print a workload's table; return its medians as a line of the table in Markdown."""
+    """Print the table of a workload; return its medians as a row for the table in Markdown."""
     print(work.title)
     base = times["compiled, per call"]
     medians = {name: statistics.median(values) for name, values in times.items()}
@@ -180,7 +180,7 @@ def run_here(threads: int, args: argparse.Namespace) -> None:
 
 
 def hold_to(threads: int) -> None:
-    """Keep this process, and the threads that libraries start, on a number of cores."""
+    """Restrict this process and its threads to a number of cores."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
 

@@ -1,10 +1,10 @@
-"""Many networks of one shape at once: a population against single runs and other libraries.
+"""Train many networks of one shape: a population, compared with single runs and other libraries.
 
-``python benchmarks/population.py`` (``--smoke`` for seconds, ``--members 16``, ``--rounds 7``).  A
-population of compiled steps with one thread and with two, as many compiled training steps one
-after the other, ``jax.vmap`` over the looped step, and PyTorch's networks one after the other (a
-few steps on one batch).  Each member of the others has an order of rows of its own.  Contestants
-run in turn; medians of microseconds a step of one member, and of the gain by the second thread.
+``python benchmarks/population.py`` (``--smoke`` takes seconds; ``--members 16``, ``--rounds 7``)
+compares a `Population` with one thread and with two, single compiled networks one after the other,
+``jax.vmap`` over the looped step, and PyTorch networks one after the other (a few steps on one
+batch).  Except in PyTorch, each network reads the rows in its own order.  The runs are timed in
+turn; figures are medians: microseconds per step of one network, and the gain by a second thread.
 """
 
 import argparse
@@ -25,15 +25,15 @@ WORKLOADS = (
     (Workload("small", (64, 128, 10), 64), 500),
     (Workload("medium", (784, 256, 128, 10), 128), 20),
 )
-"""Networks, and the steps of each member in one call."""
+"""Networks, and the number of steps in one call."""
 
 ONE, TWO = "one thread", "two threads"
 
 TORCH_STEPS = 10
-"""Steps of each network of PyTorch in one call."""
+"""Number of steps of each PyTorch network in one call."""
 
 PAUSE = 0.04
-"""Seconds before each call, in which threads that still look for work go to sleep."""
+"""Seconds before each call, so that waiting threads of the last run go to sleep."""
 
 
 def steps_of(work: Workload, members: int) -> list[TrainingStep]:
@@ -77,7 +77,7 @@ def torch_in_turn(work: Workload, members: int) -> Steps | None:
 
 
 def contestants(work: Workload, orders: np.ndarray) -> dict[str, Steps]:
-    """Return what makes steps of all members in one call, and how many of each."""
+    """Return for each name a function that trains all networks, and its number of steps."""
     runs = {
         ONE: population(work, orders, 1),
         TWO: population(work, orders, 2),
@@ -89,7 +89,7 @@ def contestants(work: Workload, orders: np.ndarray) -> dict[str, Steps]:
 
 
 def measure(work: Workload, orders: np.ndarray, rounds: int) -> dict[str, list[float]]:
-    """Return microseconds a step of a member, by contestant and round."""
+    """Return microseconds per step of one network, by name and round."""
     runs = contestants(work, orders)
     times: dict[str, list[float]] = {name: [] for name in runs}
     for run, _ in runs.values():

@@ -1,12 +1,12 @@
-"""Predictions of a million rows, from raw arrays to numbers, beside PyTorch and onnxruntime.
+"""Time the prediction of a million rows from raw arrays, compared with PyTorch and onnxruntime.
 
-``python benchmarks/predicting.py`` (``--smoke`` for a few seconds; ``--rows``).  Networks of 64-64
-and 256-256 units with ReLU get the same 20 columns, float32 and float64, standardize them, and
-predict; ours also clips smoothly and checks every cell, and there is one of eight networks and
-their mean.  PyTorch takes all rows in one call, and in blocks of 16,384; onnxruntime runs the same
-weights with the standardization in the graph.  All use all cores and are timed in turn; figures are
-medians of the rounds, and ratios those of the rounds.  Before that, one row is predicted by one
-network of `fit` and by its ensemble.
+``python benchmarks/predicting.py`` (``--smoke`` for a few seconds; ``--rows``).  Networks with
+64-64 and 256-256 ReLU units read 20 columns, float32 and float64, standardize them, and predict.
+mlpengine also clips features and checks every value, and has a second model, the mean of eight
+networks.  PyTorch predicts all rows in one call, or in blocks of 16,384; onnxruntime has the same
+weights, and the standardization in its graph.  All use all cores and are timed in turn.  Figures
+are medians over the rounds: times, and ratios within a round.  First, a single row is predicted by
+one network of `fit` and by its ensemble.
 """
 
 import argparse
@@ -25,7 +25,7 @@ COLUMNS, WIDTHS, BLOCK = 20, (64, 256), 16_384
 
 
 def ours(x: Any, width: int, folds: int | None) -> Any:
-    """Return a fitted estimator, of eight networks with folds."""
+    """Return a fitted estimator; with `folds`, it has eight networks."""
     y = x[:, 0] + np.sin(x[:, 1])
     options: dict[str, Any] = {"epochs": 1, "early_stopping": False, "activation": "relu"}
     options |= {"folds": folds, "members": ["plain"] if folds else None}
@@ -33,7 +33,7 @@ def ours(x: Any, width: int, folds: int | None) -> Any:
 
 
 def torch_calls(mlp: Any, center: Any, scale: Any) -> dict[str, Callable[[Any], Any]]:
-    """Return the calls of PyTorch, none where it is missing."""
+    """Return the calls of PyTorch; none if it is not installed."""
     try:
         import torch
     except ImportError:
@@ -60,7 +60,7 @@ def torch_calls(mlp: Any, center: Any, scale: Any) -> dict[str, Callable[[Any], 
 
 
 def onnx_calls(mlp: Any, center: Any, scale: Any) -> dict[str, Callable[[Any], Any]]:
-    """Return the call of onnxruntime, none where it is missing."""
+    """Return the call of onnxruntime; none if it is not installed."""
     try:
         import onnxruntime
         from onnx import TensorProto, helper, numpy_helper

@@ -1,7 +1,7 @@
-"""The methods of ``benchmarks/arena.py``, each with its own defaults and one thread.
+"""The methods of ``benchmarks/arena.py``, each with its default settings and one thread.
 
-A method is a function from a problem's training and test rows to predictions: numbers, or
-probabilities with a column for each class.  Those whose library is missing are left out.
+A method is a function from training and test rows to predictions: numbers, or probabilities with a
+column for each class.  Methods of libraries that are not installed are left out.
 """
 
 import io
@@ -43,7 +43,7 @@ def mlpengine(
     *,
     settings: Sequence[str] = ("report=false",),
 ) -> np.ndarray:
-    """Return the answers of the commands ``init``, ``train`` and ``predict``.
+    """Return the predictions of the commands ``init``, ``train`` and ``predict``.
 
     `settings` are arguments of ``--set``.
     """
@@ -65,7 +65,7 @@ def mlpengine(
 
 
 def fit_default(problem: Problem, train: pd.DataFrame, seed: int = 0, *, distill: bool = False):
-    """Return the default model of all rows, or the student that `distill` makes of it."""
+    """Return the default model, trained on all rows; with `distill`, a student of this model."""
     import mlpengine as package
 
     train, together = problem.with_together(train)
@@ -78,7 +78,7 @@ def fit_default(problem: Problem, train: pd.DataFrame, seed: int = 0, *, distill
 
 
 def student(problem: Problem, train: pd.DataFrame, test: pd.DataFrame, seed: int) -> np.ndarray:
-    """Return the answers of one network that learned from the mean of networks of the default."""
+    """Return the predictions of a student of the default ensemble."""
     model = fit_default(problem, train, seed, distill=True)
     new = test.drop(columns=problem.target)
     if not problem.is_classification:
@@ -88,7 +88,7 @@ def student(problem: Problem, train: pd.DataFrame, test: pd.DataFrame, seed: int
 
 
 def _encoded(problem: Problem, frame: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
-    """Return features with texts as categories, and targets as numbers."""
+    """Return features with categorical texts, and targets as numbers."""
     x = frame.drop(columns=problem.target)
     texts = x.select_dtypes(exclude="number").columns
     x[texts] = x[texts].astype("object").fillna("missing").astype("str")
@@ -108,7 +108,7 @@ def _with_numbers(
     make: Callable[[bool, int], object], problem: Problem, train: pd.DataFrame,
     test: pd.DataFrame, seed: int,
 ) -> np.ndarray:  # fmt: skip
-    """Fit a model that takes scaled numbers: gaps filled by the median, texts one-hot."""
+    """Fit a model that needs scaled numbers: fill missing values by the median, one-hot texts."""
     (x, y), (new, _) = _encoded(problem, train), _encoded(problem, test)
     numbers = make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
     texts = OneHotEncoder(handle_unknown="ignore", min_frequency=3, sparse_output=False)
@@ -131,7 +131,7 @@ def _with_categories(
     test: pd.DataFrame,
     seed: int,
 ) -> np.ndarray:
-    """Fit a model that takes categories and gaps by itself."""
+    """Fit a model that accepts categories and missing values."""
     (x, y), (new, _) = _encoded(problem, train), _encoded(problem, test)
     texts = list(x.select_dtypes(exclude="number").columns)
     for name in texts:
@@ -172,7 +172,7 @@ def fit_pytabkit(
     seed: int,
     **options: object,
 ) -> np.ndarray:
-    """Fit a method of pytabkit; `options` are its own."""
+    """Fit a method of pytabkit with its `options`."""
     import pytabkit
 
     (x, y), (new, _) = _encoded(problem, train), _encoded(problem, test)
@@ -186,11 +186,11 @@ def fit_pytabkit(
 
 
 ONE_NETWORK = ("training.folds=null", "data.split.validation=0.2", "data.split.test=0")
-"""Settings that train one network, as the published recipe does, in place of folds."""
+"""Settings that train one network without folds."""
 
 
 def methods() -> dict[str, Method]:
-    """Return the methods that have their libraries, by name; our methods are the first."""
+    """Return the methods of installed libraries by name; methods of mlpengine are first."""
     table: dict[str, tuple[str, Method]] = {
         "mlpengine": ("mlpengine", mlpengine),
         "mlpengine, one network": (

@@ -1,4 +1,4 @@
-"""A table of ``benchmarks/arena.py``, and two that are shipped."""
+"""A table of ``benchmarks/arena.py``, and two tables of the package."""
 
 import gzip
 import io
@@ -17,10 +17,10 @@ class Problem:
     target: str
     is_classification: bool
     together: tuple[str, pd.Series] | None = None
-    """``group`` or ``time``, and the column of groups or times of the rows to learn from."""
+    """``group`` or ``time``, and the groups or times of the training rows."""
 
     def with_together(self, train: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-        """Return rows to learn from with the column `together`, and its option of ``init``."""
+        """Return training rows with the column `together`, and the option of ``init`` for it."""
         if self.together is None:
             return train, []
         kind, column = self.together

@@ -1,9 +1,9 @@
-"""What a person would write for a whole run with another library: table in, model file out.
+"""Train with another library as a user's script would: read a CSV file, write a model file.
 
 ``python benchmarks/run_scripts.py torch job.json`` (or scikit-learn) reads the CSV file that the
-job names, encodes it, trains, measures held-out rows, and writes the model.  With folds it trains
-one network without each of them, one after another, and measures their mean.  benchmarks/runs.py
-times it from outside.
+job names, encodes it, trains, measures test rows, and writes the model.  With folds, it trains one
+network without each fold, one after another, and measures their mean.  benchmarks/runs.py measures
+the time of this script.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import numpy as np
 
 
 def encode(job: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    """Return float32 features, standardized, in bins or one-hot, and the target."""
+    """Return float32 features (standardized numbers, quantile bins, one-hot texts), and targets."""
     import pandas as pd
 
     frame = pd.read_csv(job["csv"])
@@ -34,7 +34,7 @@ def encode(job: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def in_bins(values: np.ndarray, count: int) -> np.ndarray:
-    """Return how far each value is through each quantile bin, 0 to 1."""
+    """Return the position of each value in each quantile bin: 0 below, 1 above, else between."""
     edges = np.unique(np.quantile(values, np.linspace(0, 1, count + 1)))
     return np.clip((values[:, None] - edges[:-1]) / np.diff(edges), 0, 1)
 
@@ -131,7 +131,7 @@ def main() -> None:
     parser.add_argument("library", choices=RUNS)
     parser.add_argument("job", type=Path)
     args = parser.parse_args()
-    warnings.simplefilter("ignore")  # that max_iter was reached is meant
+    warnings.simplefilter("ignore")  # scikit-learn warns that max_iter was reached
     print(RUNS[args.library](json.loads(args.job.read_text(encoding="utf-8"))))
 
 

@@ -1,16 +1,18 @@
-"""Whole runs, from the start of a process to the model on disk: mlpengine, PyTorch, scikit-learn.
+"""Time whole runs, from the start of a process to the model file: mlpengine, PyTorch, scikit-learn.
 
-``python benchmarks/runs.py`` (``--smoke`` for seconds, ``--busy`` beside two busy loops, ``--rounds
-7``, ``--only digits``, ``--epochs 4``).  The contestants train the same network for as many epochs
-at the same batch size, on the scanned digits and on a generated table the size of diamonds (53,940
-rows, six numbers, three categories); there also the networks of the config that ``mlpengine init``
-writes, without early stopping and to fewer epochs, on inputs of the same kind.  mlpengine runs as
-its command does by default, with checkpoints, diagnostics and a report, once with an empty cache of
-compiled steps and once with a filled one; the scripts of the others (benchmarks/run_scripts.py)
-read the same CSV file, train, look at validation rows after each epoch and save, PyTorch with the
-config's dropout, clipping, decay and schedule, once with its own number of threads and once with
-one.  Contestants run in turn; medians of seconds, and the
-medians of the ratios to mlpengine with a filled cache.
+``python benchmarks/runs.py`` (``--smoke`` takes seconds; ``--busy`` runs two busy loops at the same
+time; ``--rounds 7``, ``--only digits``, ``--epochs 4``).  All libraries train the same network for
+the same number of epochs at the same batch size.  The tables are scanned digits, and a generated
+table of the size of diamonds (53,940 rows, six numbers, three categories).  On the second table,
+they also train the networks that ``mlpengine init`` proposes, without early stopping, for fewer
+epochs, on inputs of the same kind.
+
+mlpengine runs its command with default settings (checkpoints, diagnostics, report), with an empty
+and with a filled cache of compiled steps.  The scripts of the other libraries
+(benchmarks/run_scripts.py) read the same CSV file, train, measure validation rows after each epoch,
+and save the model.  PyTorch has the same dropout, clipping, decay and schedule, and runs with its
+default number of threads and with one thread.  The runs are timed in turn; figures are medians of
+seconds, and medians of the ratios to mlpengine with a filled cache.
 """
 
 import argparse
@@ -182,7 +184,7 @@ class Contestants:
 
 
 def has(package: str) -> bool:
-    """Return whether a script of that library can run.  The scripts read tables with pandas."""
+    """Return whether a library and pandas, with which the scripts read tables, are installed."""
     return find_spec(package) is not None and find_spec("pandas") is not None
 
 
@@ -192,7 +194,7 @@ def measure(run: Run, rows: int, rounds: int) -> tuple[Contestants, list[float],
         contestants = Contestants(run, Path(name), rows)
         if rounds > 1:
             for each in contestants.names:
-                contestants.seconds(each)  # files into memory, code into the cache
+                contestants.seconds(each)  # warm up: files in memory, compiled code in the cache
         times = {each: [] for each in contestants.names}
         for _ in range(rounds):
             for each, values in times.items():

@@ -1,10 +1,11 @@
-"""The service of a model under load: latency of one row, then malformed requests and its memory.
+"""Test ``mlpengine serve`` under load: latency of one row, malformed requests, growth of memory.
 
 ``python benchmarks/serve.py`` (``--smoke`` for a few seconds; ``--workers 2`` for two processes).
-The model has 64-64 units, 8 numbers and 4 categories.  wrk, where it is installed, asks as fast as
-answers come, and at about 500 requests a second from 20 connections that wait at random; else a
-client in Python asks one after another.  Then come requests that are damaged at random: none may
-get a status of 500 or more, and the memory of the process may not grow.
+The model has 64-64 units, 8 number columns and 4 categorical columns.  If wrk is installed, it
+sends requests as fast as answers come, and then about 500 requests a second from 20 connections
+with random pauses.  Otherwise a client in Python sends one request after another.  Then randomly
+damaged requests follow: no answer may have a status of 500 or more, and the memory of the process
+must not grow.
 """
 
 import argparse
@@ -33,10 +34,10 @@ SETTINGS: dict[str, Any] = {"model": {"hidden": [64, 64]}, "training": {"epochs"
 LETTERS = np.array(list("abcdef"))
 
 MALFORMED, WARM_UP = 10_000, 2_000
-"""Malformed requests, and those before the memory is measured first."""
+"""Number of malformed requests, and number of requests before the first measurement of memory."""
 
 GROWTH = 2_048
-"""kB by which the memory may grow: pages that the allocator keeps."""
+"""Allowed growth of the memory in kB, because the allocator keeps some pages."""
 
 POST = """
 wrk.method = "POST"
@@ -64,7 +65,7 @@ def mixed() -> dict[str, Any]:
 def serving(folder: Path, workers: int) -> Iterator[tuple[int, int]]:
     """Yield the id of a process that serves ``folder/model.safetensors``, and its port."""
     program = "from mlpengine_cli.main import main; main()"
-    script = folder / "run.py"  # which workers import
+    script = folder / "run.py"  # worker processes import this file
     script.write_text(f"if __name__ == '__main__':\n    {program}\n")
     model = str(folder / "model.safetensors")
     words = [sys.executable, str(script), "serve", model, "--port", "0", "--workers", str(workers)]
@@ -98,7 +99,7 @@ def post(port: int, bodies: Iterator[bytes], count: int) -> tuple[Counter[int], 
 
 
 def wrk(folder: Path, port: int, script: str, connections: int, seconds: int) -> list[str]:
-    """Return requests a second, and the 50th and 99th percentile of milliseconds."""
+    """Return requests per second, and the 50th and 99th percentile of the latency in ms."""
     (folder / "post.lua").write_text(script)
     words = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}", "--latency", "-s", "post.lua"]
     words.append(f"http://127.0.0.1:{port}/predict")
@@ -136,7 +137,7 @@ def latencies(folder: Path, port: int, row: dict[str, Any], *, smoke: bool) -> N
 
 
 def damaged(row: dict[str, Any]) -> Iterator[bytes]:
-    """Yield bodies at random: cells of other kinds, columns less or twice, bytes cut or changed."""
+    """Yield damaged bodies: wrong types, missing or repeated columns, cut or changed bytes."""
     draw = random.Random(0)
     names = list(row)
     while True:
@@ -155,7 +156,7 @@ def damaged(row: dict[str, Any]) -> Iterator[bytes]:
 
 
 def kilobytes(process: int) -> int | None:
-    """Return the memory of a process, where the system tells."""
+    """Return the memory of a process in kB; None if the system does not report it."""
     try:
         text = Path(f"/proc/{process}/status").read_text(encoding="utf-8")
     except OSError:
@@ -182,7 +183,7 @@ def malformed(port: int, process: int, row: dict[str, Any], *, smoke: bool) -> N
 
 
 def post_all(port: int, bodies: Iterator[bytes], count: int) -> tuple[Counter[int], int]:
-    """Return the statuses of `count` answers, and how many connections were closed on a body."""
+    """Return the statuses of `count` answers, and the number of connections that were closed."""
     statuses: Counter[int] = Counter()
     closed = 0
     while statuses.total() < count:

@@ -1,12 +1,12 @@
-"""Small smooth networks by second-order methods, beside SciPy, scikit-learn, PyTorch and JAX.
+"""Fit small tanh networks by second-order methods; compare with SciPy, scikit-learn, PyTorch, JAX.
 
-Run ``python benchmarks/smooth.py`` (``--smoke`` for seconds, ``--rows 200 600 5000``, ``--noise 0
+Run ``python benchmarks/smooth.py`` (``--smoke`` takes seconds; ``--rows 200 600 5000``, ``--noise 0
 0.01 0.05``, ``--seeds 5``, ``--functions friedman``).  Figures are medians over the seeds: the root
-mean squared error on 4,000 new rows without noise, over the deviation of the target, and the
-processor time of the fit.  Contestants run in turn on one thread; libraries that are not installed
-are left out, such as jaxopt.  All but scikit-learn and `fit` have one layer of 30 tanh units in
-float64, and at most 300 steps of Levenberg-Marquardt; SciPy's Jacobian is exact.  The last
-contestants have the defaults of their libraries.
+mean squared error on 4,000 new rows without noise, divided by the standard deviation of the target,
+and the processor time of the fit.  The methods run in turn on one thread; libraries that are not
+installed, such as jaxopt, are left out.  All methods except scikit-learn and `fit` train one layer
+of 30 tanh units in float64, with at most 300 steps of Levenberg-Marquardt; SciPy gets the exact
+Jacobian.  The last methods have the default settings of their libraries.
 """
 
 import argparse
@@ -34,19 +34,19 @@ Predict = Callable[[Array], Array]
 
 
 def robot_arm(x: Array) -> Array:
-    """Return where an arm of two links ends: two angles and two lengths."""
+    """Return the end position of a two-link robot arm; x has two angles and two lengths."""
     first, both = np.pi * x[:, 0], np.pi * (x[:, 0] + x[:, 1])
     return x[:, 2] * np.cos(first) + x[:, 3] * np.cos(both)
 
 
 def friedman(x: Array) -> Array:
-    """Return the first function of Friedman 1991."""
+    """Return the first function of Friedman (1991)."""
     waves = 10 * np.sin(np.pi * x[:, 0] * x[:, 1])
     return waves + 20 * (x[:, 2] - 0.5) ** 2 + 10 * x[:, 3] + 5 * x[:, 4]
 
 
 def pendulum(x: Array) -> Array:
-    """Return the angle of a damped pendulum after half a second: angle, speed and torque."""
+    """Return the angle of a damped pendulum after 0.5 s; x has angle, speed and torque."""
     angle, speed, torque = 2 * x[:, 0] - 1, 4 * x[:, 1] - 2, 6 * x[:, 2] - 3
     for _ in range(500):
         speed = speed + 0.001 * (torque - 0.4 * speed - 9.81 * np.sin(angle))
@@ -83,9 +83,13 @@ def scipy(smoke: bool) -> Callable[..., Predict]:
             h = np.tanh(x @ weight.T + bias)
             slope = (1 - h * h) * last[0]
             first = (slope[:, :, None] * x[:, None, :]).reshape(len(x), -1)
-            return np.hstack([first, slope, h, np.ones((len(x), 1))])  # the order of `flat`
+            return np.hstack(
+                [first, slope, h, np.ones((len(x), 1))]
+            )  # in the order of the parameters in `flat`
 
-        method = "lm" if len(x) >= flat.size else "trf"  # MINPACK needs as many rows
+        method = (
+            "lm" if len(x) >= flat.size else "trf"
+        )  # "lm" needs at least as many rows as parameters
         least_squares(error, flat.copy(), jacobian, method=method, max_nfev=5 if smoke else 300)
         return lambda new: mlp.predict(new)[:, 0]
 
@@ -141,7 +145,7 @@ def torch_lbfgs(smoke: bool) -> Callable[..., Predict] | None:
 
 
 def jax_lm(smoke: bool) -> Callable[..., Predict] | None:
-    """Return Levenberg-Marquardt of jaxopt, which compiles for each number of rows."""
+    """Return jaxopt's Levenberg-Marquardt; it compiles once for each number of rows."""
     try:
         import jax
         import jaxopt
@@ -169,7 +173,7 @@ def jax_lm(smoke: bool) -> Callable[..., Predict] | None:
 
 
 def library_defaults() -> dict[str, Callable[..., Predict]]:
-    """Return regressors at their defaults by name."""
+    """Return regressors with default settings by name."""
     from sklearn.ensemble import HistGradientBoostingRegressor
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.neural_network import MLPRegressor
@@ -188,7 +192,7 @@ def library_defaults() -> dict[str, Callable[..., Predict]]:
 
 
 def default_fit(x: Array, y: Array, seed: int) -> Predict:
-    """Train what `fit` chooses by itself; no rows are left for a test."""
+    """Train the default model of `fit` on all rows."""
     columns = [f"x{k}" for k in range(x.shape[1])]
     frame = dict(zip(columns, x.T, strict=True)) | {"y": y}
     model, _ = mlpengine.fit(frame, "y", seed=seed, data={"split": {"test": 0}})
@@ -248,7 +252,7 @@ def main() -> None:
 
 if __name__ == "__main__":
     restart_clean()
-    if hasattr(os, "sched_setaffinity"):  # JAX has no other limit of threads
+    if hasattr(os, "sched_setaffinity"):  # the only way to limit JAX's threads
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:1])
     with threadpool_limits(1):
         main()

@@ -1,10 +1,10 @@
-"""Training on a table larger than memory: time of each pass, under a limit of address space.
+"""Time training on a table larger than memory, with limited address space.
 
-``python benchmarks/stream.py`` (``--smoke`` for seconds, ``--megabytes`` for another size) writes a
-CSV file, and trains two epochs with ``data.stream`` in a process whose address space is limited to
-600 MiB beyond what it has after its imports.  Then it trains once more on the prepared files.
-Prints seconds and megabytes of the source a second, of each run and of each epoch, and the largest
-address space beyond the imports.
+``python benchmarks/stream.py`` (``--smoke`` takes seconds; ``--megabytes`` sets the size) writes a
+CSV file, and trains two epochs with ``data.stream``.  The process may use 600 MiB of address space
+in addition to its address space after the imports.  A second run trains on the prepared files.  The
+script prints the seconds, and megabytes of CSV per second, of each run and epoch, and the largest
+additional address space.
 """
 
 import argparse
@@ -43,7 +43,7 @@ print(json.dumps({"code": code, "space": pages("VmPeak") - before}))
 
 
 def write_csv(path: Path, megabytes: float) -> None:
-    """Write a table in which one block of random rows stands many times."""
+    """Write a table: one block of random rows, repeated."""
     x = np.random.default_rng(0).standard_normal((BLOCK_ROWS, FEATURES))
     y = 2 * x[:, 0] - np.tanh(x[:, 1])
     block = StringIO()

@@ -1,9 +1,9 @@
-"""Censored times beside the accelerated failure times of lifelines and XGBoost.
+"""Predict censored times; compare with accelerated failure time models of lifelines and XGBoost.
 
-``python benchmarks/survival.py [FOLDER]`` (``--smoke`` for one split of lung; needs lifelines,
-pandas, xgboost).  A quarter of the rows tests; figures are medians over splits: 1 - concordance and
-the integrated Brier score.  Distributions of the peers, XGBoost's scale and its rounds are those of
-the highest likelihood on a fifth of the training rows.
+``python benchmarks/survival.py [FOLDER]`` (``--smoke``: one split of lung) needs lifelines, pandas
+and xgboost.  A quarter of the rows is the test.  Figures are medians over splits: 1 - concordance,
+and the integrated Brier score.  The distributions of lifelines and XGBoost, and XGBoost's scale and
+number of rounds, have the highest likelihood on a fifth of the training rows.
 """
 
 import sys

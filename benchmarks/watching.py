@@ -1,10 +1,10 @@
-"""Time of a step of PyTorch that is watched, beside one that is not, interleaved in pairs.
+"""Time PyTorch steps with and without the diagnostics of mlpengine.
 
     python benchmarks/watching.py [--smoke]
 
-Prints the ratio at 784-256-128-10: the median, the minimum and the maximum over nine runs.  Blocks
-of 50 steps take turns.  A network is watched from its first step; the first 800 steps are sampled
-most.
+The script prints the ratio of both times for a 784-256-128-10 network: median, minimum and maximum
+over nine runs.  Blocks of 50 steps with and without diagnostics alternate.  Most measurements are
+made in the first 800 steps.
 """
 
 import argparse

@@ -53,13 +53,13 @@ def command(
     """Read CONFIG and its data, and report problems of the data before training.
 
     The command shows types, missing values, constant and leaking columns, class balance and
-    duplicate rows.  The command does not train and writes no file.  Data that cannot be used for
-    training are an error with exit code 2.
+    duplicate rows.  It does not train, and writes no file.  If the data cannot be used for
+    training, the exit code is 2.
 
-    With a table NEW, CONFIG is a run directory or model file, and the columns of NEW are compared
-    with the training columns.  The drift of a column is from 0 to 1.  The drift of numbers is the
-    Kolmogorov-Smirnov statistic.  The drift of texts is the largest change of the share of a text.
-    The shares of missing values are shown, too.
+    With a table NEW, CONFIG is a run directory or a model file.  Then the columns of NEW are
+    compared with the training rows.  The drift of a column is from 0 to 1: for numbers, the
+    Kolmogorov-Smirnov statistic; for texts, the largest change of the share of a text.  The shares
+    of missing values are compared, too.
     """
     check_history(history, new)
     if new is not None:
@@ -123,7 +123,7 @@ def _compare(
             f"{one.column!r} {one.value:.3f}" + " (missing values)" * (one.value > one.values)
             for one in beyond
         )
-        say(f"drift beyond {limit:g}: {names}", err=True)
+        say(f"drift above {limit:g}: {names}", err=True)
     return NOT_MET if beyond else 0
 
 

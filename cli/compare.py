@@ -1,4 +1,4 @@
-"""`mlpengine compare`: differences between two runs, and the better one."""
+"""`mlpengine compare`: the differences between two runs, and which run is better."""
 
 import json
 from collections.abc import Mapping
@@ -48,17 +48,17 @@ class Score(NamedTuple):
 def command(first: Path, second: Path, as_json: bool) -> None:
     """Compare the run directories FIRST and SECOND: settings, results, and which run is better.
 
-    The better run has the higher accuracy or R2 on rows that did not train the models.  If one of
-    the runs has costs (training.threshold), the better run has the lower mean cost.  The command
-    prints the standard error of the difference, from the predictions row by row.  If the runs
-    predicted different rows, no run is better.
+    The better run has the higher accuracy or R2 on rows that did not train the models.  If a run
+    has costs (training.threshold), the better run has the lower mean cost.  The standard error of
+    the difference is computed from the predictions row by row.  If the runs predicted different
+    rows, no run is called better.
     """
     data, lines = comparison(first, second)
     say(json.dumps(data) if as_json else "\n".join(lines))
 
 
 def comparison(first: Path, second: Path) -> tuple[dict[str, Any], list[str]]:
-    """Return the differences between two runs, and the better run, as data and as lines."""
+    """Return the differences between two runs and the better run, as data and as lines of text."""
     results = [read_result(run) for run in (first, second)]
     settings = differing_settings([load_config(resolved_config(run)) for run in (first, second)])
     scored = [run_scores(one) for one in results]
@@ -83,7 +83,7 @@ def comparison(first: Path, second: Path) -> tuple[dict[str, Any], list[str]]:
 def run_scores(result: Mapping[str, Any]) -> dict[str, Score]:
     """Return the metrics of a run by part and name, in the order of the parts.
 
-    With several seeds, the means over networks and their standard errors are added.
+    With several seeds, the mean metrics of the single networks are added, with standard errors.
     """
     shown: dict[str, Score] = {}
     for part in SHOWN_PARTS:
@@ -129,5 +129,5 @@ def comparison_text(
     if any(one.get("warm_start") for one in results):
         lines.append(f"warning: {TOO_GOOD}")
     elif any(key == "seed" or key.startswith("data.") for key in settings):
-        lines.append("note: seed or data settings differ, so the rows of their parts may, too")
+        lines.append("note: seed or data settings differ; the runs may have used different rows")
     return [*lines, lead_text(data)]

@@ -9,7 +9,7 @@ import numpy as np
 
 from mlpengine.config.baselines import linear_comparison
 from mlpengine.config.build import LoadedData, load_run_data, trainer_of
-from mlpengine.config.columns import cell_verdicts, column_verdicts, joint_list
+from mlpengine.config.columns import cell_verdicts, column_verdicts, merged_verdicts
 from mlpengine.config.fixed_config import fixed_config
 from mlpengine.core.errors import RunError, UsageError
 from mlpengine.core.files import missing, pasted, write_atomically
@@ -47,13 +47,14 @@ Examples:
     "--fix",
     type=OUTPUT_FILE,
     metavar="FILE",
-    help="Write the config with the settings that the verdicts ask for, commented.",
+    help="Write a config with the settings that fix the problems, with comments.",
 )
 @AS_JSON
 def command(run: Path, fix: Path | None, as_json: bool) -> None:
     """Explain how the run in directory RUN went.
 
-    The command shows the last measurement of gradients and units, and the verdicts.
+    The command shows the last measurement of gradients and units, and the verdicts: the problems
+    that were found.
     """
     if fix is not None and fix.exists():
         raise UsageError(f"--fix: must be a new file ({fix} exists)")
@@ -120,11 +121,11 @@ def _measured(
     with np.errstate(all="ignore"):  # large weights may overflow
         measure_rows(diagnostics, task, part, networks)
         diagnostics.baseline_score = linear_comparison(data, model.mean)
-    return joint_list(data.file, _columns(data), verdicts(diagnostics))
+    return merged_verdicts(data.file, _columns(data), verdicts(diagnostics))
 
 
 def _write_fix(path: Path, config: Path, reported: list[Verdict]) -> str:
-    """Write the config with the settings of the verdicts' fixes; return a line about it."""
+    """Write a config with the settings of the verdicts' fixes; return a line of text about it."""
     settings = combined_fix(reported)
     if not settings:
         return "no verdict asks for a setting; nothing was written"

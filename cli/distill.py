@@ -61,8 +61,8 @@ def command(
 
     The network (the student) learns the predictions of RUN (the teacher), on the training rows and
     on synthetic rows.  A synthetic row is a training row with some values of a near row.  The
-    result compares three models on the test rows of RUN: the student, the teacher, and a network of
-    the size of the student that was trained on the true targets.  All other commands also work
+    result compares three models on the test rows of RUN: the student, the teacher, and a network
+    that has the student's size and was trained on the true targets.  All other commands also work
     with the new run.
     """
     teacher = load(run)

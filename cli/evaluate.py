@@ -44,7 +44,7 @@ COMPARISONS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": oper
 
 
 class Requirement(NamedTuple):
-    """A demand on a model: a metric, compared with a number."""
+    """A condition that a model must meet, such as ``r2 > 0.3``."""
 
     text: str
     metric: str
@@ -52,7 +52,7 @@ class Requirement(NamedTuple):
     limit: float
 
     def is_met(self, value: float | None) -> bool:
-        """Return whether a measured value meets the requirement; False for None (not finite)."""
+        """Return whether a measured value meets the requirement; None (not finite) does not."""
         return value is not None and COMPARISONS[self.comparison](value, self.limit)
 
 
@@ -108,11 +108,10 @@ def command(
 
     The loss is computed without class weights and label smoothing.  The loss of a regression is
     computed from standardized targets; all other metrics are in the units of the target.
-    --threshold replaces the model's threshold (0.5, or the threshold that training.threshold
-    chose).
+    --threshold replaces the model's threshold (0.5, or the result of training.threshold).
 
-    --require tests the metrics of FILE.  Without FILE it tests the metrics of the test rows or,
-    without test rows, of the validation rows.
+    --require tests the metrics on FILE.  Without FILE, it tests the metrics on the test rows; if
+    there are none, on the validation rows.
     """
     check_history(history, file)
     requirements = [read_requirement(text) for text in required]

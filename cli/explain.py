@@ -47,14 +47,14 @@ def command(
     FILE is a table with the target column (- is stdin), by default the rows of the run.
 
     The importance of a column is the rise of the loss, and the fall of R2 or accuracy, when the
-    values of the column are permuted.  The rows did not train the model: they are out-of-fold, test
-    or validation rows.  --json adds partial dependence: the mean prediction if all rows have the
-    same value in the column.  `mlpengine report` draws partial dependence.
+    values of the column are permuted.  Rows of the run did not train the model: they are
+    out-of-fold, test or validation rows.  --json adds partial dependence: the mean prediction if
+    all rows have the same value in the column.  `mlpengine report` draws partial dependence.
 
-    --row explains the prediction of one row, by its number in the first column of
-    `mlpengine predict`.  The contribution of a column is its Shapley value: the mean change of the
-    prediction when the column changes from its value in a row that the model keeps, one like its
-    training rows.  With --row, FILE needs no target.
+    --row explains the prediction of one row.  LINE is the number in the first column of the output
+    of `mlpengine predict`.  The contribution of a column is its Shapley value: the mean change of
+    the prediction when the column changes from the values of background rows to the value of this
+    row.  The model file has some background rows.  With --row, FILE needs no target.
     """
     check_history(history, file)
     model, curves = load(run), CURVES if as_json else 0
@@ -73,7 +73,7 @@ def command(
 
 
 def _row(table: Table, number: int) -> Table:
-    """Return one row, by its number, of a table.  Raises: UsageError."""
+    """Return the row of a table with a line or row number.  Raises: UsageError."""
     numbers = table.row_numbers()
     places = np.flatnonzero(numbers == number)
     if not len(places):

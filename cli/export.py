@@ -32,19 +32,18 @@ EPILOG = """\b
 Formats:
   onnx         preprocessing and network: reads the columns of a table, returns
                labels and probabilities, or numbers in the units of the target
-               (of several networks the mean, in c too)
   safetensors  the weights, under the names of a PyTorch nn.Sequential
-  c            preprocessing and network as one file of C99: predict(x, out)
-               takes a row of the table, codes for texts, network(input, output)
-               takes features; -DMLP_SELF_TEST checks an example row
+  c            preprocessing and network as one C99 file: predict(x, out) reads a
+               row of the table (texts as codes), network(input, output) reads
+               features.  To test an example row, compile with -DMLP_SELF_TEST
                (with --name pump: -DPUMP_SELF_TEST)
   js           preprocessing and network as one ES module without dependencies:
-               predict({column: cell, ...}) returns label and probabilities, or
-               values and their interval
-  html         one page with a form: it predicts a row that is typed in, in the
-               browser, and sends nothing
-  c-train      training for a device: preprocessing, network, loss and optimizer as
-               one file of C99, with a header and a self-test; no allocator
+               predict({column: value, ...}) returns label and probabilities, or
+               numbers and their intervals
+  html         one page with a form that predicts a row in the browser; it sends
+               nothing
+  c-train      training on a device: preprocessing, network, loss and optimizer as
+               one C99 file, with a header and a self-test; no memory is allocated
 
 \b
 Examples:
@@ -68,7 +67,7 @@ EXPORT_NAMES = {
     "html": "model.html",
     DEVICE_FORMAT: "training.c",
 }
-"""Default file name by format; model.safetensors is taken by the model of the run."""
+"""Default file name by format.  In a run directory, model.safetensors is the model of the run."""
 
 
 @click.command("export", epilog=EPILOG)
@@ -77,7 +76,7 @@ EXPORT_NAMES = {
     "--format",
     "form",
     type=click.Choice(sorted(EXPORT_NAMES)),
-    help="By default by the suffix of --out, or onnx without --out.",
+    help="By default the format for the suffix of --out; without --out, onnx.",
 )
 @click.option(
     "-o",
@@ -89,12 +88,12 @@ EXPORT_NAMES = {
 @click.option(
     "--package",
     type=click.Choice(["arduino", "platformio"]),
-    help="c, c-train: a library that this tool installs, in the folder --out.",
+    help="For c, c-train: write a library for this tool into the folder --out.",
 )
 @click.option(
     "--name",
     metavar="NAME",
-    help="c: prefix of its functions and macros; a header is written, too.",
+    help="For c: prefix of functions and macros; a header is written, too.",
 )
 @AS_JSON
 def command(
@@ -108,9 +107,9 @@ def command(
 ) -> None:
     """Write the model of RUN, a run directory or a model file, in another format.
 
-    An ONNX model is compared with mlpengine's own predictions before the file is written; this
-    needs the extra onnx.  c-train takes over the optimizer, the clipping and the frozen layers of
-    the run; --set changes these settings and training.dtype.
+    Before an ONNX file is written, its predictions are compared with mlpengine's; this needs the
+    extra onnx.  c-train uses the optimizer, the clipping and the frozen layers of the run; --set
+    changes these settings and training.dtype.
     """
     model = load(run)
     source = run / MODEL_FILE if run.is_dir() else run
@@ -174,7 +173,7 @@ def _facts(exported: Exported) -> Iterator[str]:
         if values:
             yield f"{title}: " + ", ".join(f"{printable(name)} ({t})" for name, t in values.items())
     if exported.difference is not None:
-        yield f"compared with our own predictions: largest difference {exported.difference:.2g}"
+        yield f"largest difference from mlpengine's outputs: {exported.difference:.2g}"
 
 
 def _written(path: Path) -> str:
@@ -184,10 +183,7 @@ def _written(path: Path) -> str:
 def _write_training(
     run: Path, model: Model, path: Path, overrides: Sequence[Override], package: Package | None
 ) -> tuple[dict[str, Any], list[str]]:
-    """Write source, header and self-test, or a library.
-
-    Return facts about the files, as data and as text.
-    """
+    """Write source, header and self-test, or a library; return facts as data and as text."""
     if path.suffix != ".c" and package is None:
         raise UsageError(f"{path}: the name must end in .c")
     config, training = run / RESOLVED, None
@@ -211,13 +207,13 @@ def _write_training(
 
 
 def _optimizer(training: TrainingSettings) -> MakeOptimizer:
-    """Return the maker of a run's optimizer.  Raises: UsageError if c-train lacks the optimizer."""
+    """Return a function that makes the run's optimizer.  Raises: UsageError if C cannot have it."""
     settings, kind = vars(training.optimizer).copy(), training.optimizer.kind
     why = "has parameter groups" if settings.pop("groups", None) else ""
     if issubclass(kind, FullBatch):
         why = f"is {training.optimizer.name}, for all rows at each step"
     if why:
         raise UsageError(
-            f"export: c-train has no optimizer like the run's (it {why}); write --set optimizer=sgd"
+            f"export: c-train cannot use the run's optimizer (it {why}); write --set optimizer=sgd"
         )
     return partial(kind, **settings)

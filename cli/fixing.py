@@ -1,4 +1,4 @@
-"""`train --fix`: try the fixes of verdicts, and keep the best one."""
+"""`mlpengine train --fix`: try the fixes of verdicts, and keep the best run."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ from .stopping import Stopping
 from .streams import say
 
 SHORT = 4
-"""Divisor of a config's epochs for a short run."""
+"""A short run has the epochs of the config divided by this number."""
 
 FEWEST_EPOCHS = 10
 """Minimum epochs of a short run."""
@@ -38,16 +38,16 @@ MOST_TRIED = 5
 """Maximum number of repairs that are tried in short runs."""
 
 CLOSE = 0.01
-"""Relative difference to the best score; the first repair within this difference is chosen."""
+"""Relative difference below which scores of short runs are equal; then the first repair wins."""
 
 LEAD = 0.5
-"""Least lead of a repair over the first run, in standard errors on the same rows."""
+"""A repair is kept if its score is higher by more than this many standard errors."""
 
-NO_JUDGE = ("constant", "shifted", "too_good")
-"""Verdicts after which the validation rows cannot judge a repair."""
+UNRELIABLE = ("constant", "shifted", "too_good")
+"""Verdicts that mean: scores on the validation rows are unreliable."""
 
 
-class Judged(NamedTuple):
+class RunScore(NamedTuple):
     """A metric on out-of-fold or validation `rows`; a higher `value` is better."""
 
     metric: str = ""
@@ -55,8 +55,8 @@ class Judged(NamedTuple):
     rows: ScoredRows | None = None
 
     @classmethod
-    def of(cls, metrics: Mapping[str, Mapping[str, float | None]]) -> "Judged":
-        """Choose the judging metric of a run from its metrics by part, never from the test rows."""
+    def of(cls, metrics: Mapping[str, Mapping[str, float | None]]) -> "RunScore":
+        """Choose the metric that compares runs, not on test rows; `metrics` are by part."""
         known = metrics.get(OUT_OF_FOLD) or metrics.get("validation") or {}
         for name in ("macro_f1", "r2", *known):
             value = known.get(name)
@@ -65,8 +65,8 @@ class Judged(NamedTuple):
         loss = known.get("loss")
         return cls() if loss is None or not isfinite(loss) else cls("loss", -loss)
 
-    def beats(self, other: "Judged") -> bool:
-        """Return whether the score is higher by more than `LEAD` standard errors, if known."""
+    def beats(self, other: "RunScore") -> bool:
+        """Return whether the score is higher, by more than `LEAD` standard errors if known."""
         pair = None
         if self.rows and other.rows and self.metric == other.metric and self.metric in METRICS:
             pair = paired(self.rows, other.rows, self.metric)
@@ -78,17 +78,17 @@ class Judged(NamedTuple):
 
 
 def run_and_fix(begin: Start, session: Session, state: Stopping, shown: Shown) -> None:
-    """Run a session, then a second session with the best repair that its verdicts ask for.
+    """Run a session, then a second session with the best repair of the problems that were found.
 
-    A repair is a set of settings.  If there are several repairs, short runs choose one.  A third
-    run, with the settings that `init` proposes, follows if the second does not score higher or has
-    further verdicts.  A repair is kept only if it scores higher by more than `LEAD`.
-    Scores are of out-of-fold or validation rows, never of test rows.  Each repair includes the
-    corrections of the data (a column that reveals the target, a wrong cell); no score judges them.
-    A failed first run is repaired, too.  JSON output has one line for each run and one for the
-    comparison.
+    A repair is a set of settings.  If there are several repairs, short runs choose one.  If the
+    second run does not score higher, or has further verdicts, a third run follows with the settings
+    that `init` proposes.  A repair is kept only if it scores higher by more than `LEAD`.
+    Scores are on out-of-fold or validation rows, never on test rows.  Each repair includes the
+    corrections of the data (a column that reveals the target, a wrong value); they are kept even if
+    the score falls.  A failed first run is repaired, too.  JSON output has one line for each run
+    and one line for the comparison.
     """
-    first, failure, before = session.directory.path, None, Judged()
+    first, failure, before = session.directory.path, None, RunScore()
     try:
         outcome = run_session(session, state, None, shown)
         before = score_of_run(session, outcome)
@@ -120,16 +120,18 @@ def run_and_fix(begin: Start, session: Session, state: Stopping, shown: Shown) -
     if better is first:
         by_chance = " by more than half a standard error" * (best.score.value > before.value)
         scores = f"{best.score}, before {before}"
-        text = f"fix      nothing helped{by_chance} ({scores}); {shortest(first)} is kept"
+        text = f"fix      no better score{by_chance} ({scores}); {shortest(first)} is kept"
     elif corrected:
-        unjudged = f"no score judges {words(corrected)}"
-        text += f"; {unjudged}: if the data are right, keep {shortest(first)}"
+        unjudged = f"scores cannot judge {words(corrected)}"
+        text += f"; {unjudged}: if this is wrong, keep {shortest(first)}"
     say(text, err=True)
     known: dict[str, Any] = {"runs": [str(first), str(best.path)], "better": str(better)}
     lines: list[str] = []
     if not failure and isfinite(best.score.value):
         data, lines = comparison(shortest(first), shortest(best.path))
         known = data | {"better": str(shortest(better))}
+    if corrected:  # scores cannot judge a correction
+        del lines[-1:]
     with suppress(BrokenPipeError):
         say(json.dumps(known) if shown.as_json else "\n".join(["", *lines]))
 
@@ -137,10 +139,10 @@ def run_and_fix(begin: Start, session: Session, state: Stopping, shown: Shown) -
 def to_try(
     said: Sequence[Verdict], file: ConfigFile
 ) -> tuple[dict[str, Any], list[dict[str, Any]], str]:
-    """Return corrections of the data, the repairs to try, and a reason for having no repair."""
+    """Return corrections of the data, repairs to try, and the reason if there is no repair."""
     corrected, settings = corrections(said, file), repairs(said)
     reason = "no verdict asks for a setting"
-    unfit = [one.name for one in said if one.name in NO_JUDGE and one.severity != NOTE]
+    unfit = [one.name for one in said if one.name in UNRELIABLE and one.severity != NOTE]
     if unfit and settings:
         settings, reason = [], f"the validation rows cannot judge a repair ({unfit[0]})"
     tried = [corrected] if corrected else []
@@ -148,10 +150,10 @@ def to_try(
 
 
 class Repaired(NamedTuple):
-    """A run with a repair, its score, and whether its verdicts ask for more settings."""
+    """A run with a repair, its score, and whether its verdicts have further fixes."""
 
     path: Path
-    score: Judged
+    score: RunScore
     asks_more: bool
 
 
@@ -165,7 +167,7 @@ def trained(
         out=first.with_name(f"{first.name}-fixed"),
         overrides=[*begin.overrides, *as_overrides(repair)],
     )
-    score = Judged()
+    score = RunScore()
     with ExitStack() as opened:
         try:
             loaded = start.load()
@@ -178,9 +180,9 @@ def trained(
         return Repaired(session.directory.path, score, bool(repairs(session.verdicts())))
 
 
-def score_of_run(session: Session, outcome: Mapping[str, Any]) -> Judged:
+def score_of_run(session: Session, outcome: Mapping[str, Any]) -> RunScore:
     """Return the score of a finished run, with the predicted rows."""
-    fitted, score = session.fitted, Judged.of(outcome)
+    fitted, score = session.fitted, RunScore.of(outcome)
     if fitted is None or not score.metric:
         return score
     return score._replace(rows=scored_rows(session.data, fitted.mean, test=False))
@@ -206,7 +208,7 @@ def best_repair(
     return next(one for one, score in zip(tried, scores, strict=True) if score.value >= close)
 
 
-def short_run(begin: Start, repair: Mapping[str, Any]) -> Judged:
+def short_run(begin: Start, repair: Mapping[str, Any]) -> RunScore:
     """Train the first epochs with a repair, in memory; return the score."""
     try:
         overrides = [*begin.overrides, *as_overrides(repair)]
@@ -217,6 +219,6 @@ def short_run(begin: Start, repair: Mapping[str, Any]) -> Judged:
         parts = {name: part for name, part in data.parts.items() if name != "test"}
         with trainer.pinned(), np.errstate(all="ignore"):
             fitted = trainer.finish(trainer.loop().run())
-            return Judged.of(measure(fitted, parts, data.folds, blocks=data.blocks).metrics)
+            return RunScore.of(measure(fitted, parts, data.folds, blocks=data.blocks).metrics)
     except (ConfigError, DataError, NumericalError, UsageError):
-        return Judged()
+        return RunScore()

@@ -53,12 +53,12 @@ Examples:
 @click.option(
     "--test",
     metavar="FILE",
-    help="A separate table for the final score, in place of a fifth of DATA (data.test_source).",
+    help="A separate table for the final score (data.test_source); by default a fifth of DATA.",
 )
 @click.option(
     "--group",
     metavar="COL",
-    help="Group column, such as patient: its rows stay in one part (data.split.group).",
+    help="Group column, such as patient: rows of a group stay together (data.split.group).",
 )
 @click.option(
     "--time",
@@ -68,7 +68,7 @@ Examples:
 @click.option(
     "--event",
     metavar="COL",
-    help="For a target of times: column of 1 (event seen) and 0 (censored) (data.event).",
+    help="If the target is a survival time: column with 1 = event, 0 = censored (data.event).",
 )
 @click.option("--force", is_flag=True, help="Overwrite a config that exists.")
 @AS_JSON
@@ -85,10 +85,10 @@ def command(
 ) -> None:
     """Write a commented config that predicts a column of the table DATA.
 
-    Some columns are dropped, with a comment: recodings of the target, row numbers, and columns with
-    a different text in nearly every row.  A column that alone predicts the target almost perfectly
-    is kept, with a warning.  A schema is written beside the config, so that editors complete and
-    check it.
+    Some columns are dropped, with a comment: copies of the target in another coding, row numbers,
+    and columns with a different text in nearly every row.  A column that alone predicts the target
+    almost perfectly is kept, with a warning.  A schema file is written beside the config; editors
+    use it to complete and check the config.
     """
     if Path(data).suffix in (".yaml", ".yml"):
         raise UsageError(
@@ -152,7 +152,7 @@ def command(
         others=others,
     )
     decided = decisions(facts, names, division)
-    decided += [f"not taken: {one}, {why} (a comment in the config)" for one, why in others.items()]
+    decided += [f"not set: {one}; use it {why}" for one, why in others.items()]
     shown_remarks = [
         *detected.notes,
         *doubts(facts, names),
@@ -195,7 +195,9 @@ def _check_file(test: Path, data: Path) -> None:
 def remarks(facts: Profile) -> list[str]:
     """Return warnings about the table, a line each."""
     lines = facts.misread()
-    lines += [f"column {leak.column!r} stays: {leak.reason}; {KEEP_IF}" for leak in facts.suspects]
+    lines += [
+        f"column {leak.column!r} is kept, but {leak.reason}; {KEEP_IF}" for leak in facts.suspects
+    ]
     lines += [f"{o.text}; {CORRECT}" for o in facts.outliers if o.column not in facts.drop]
     if facts.target_missing:
         lines.append(
@@ -210,10 +212,10 @@ def remarks(facts: Profile) -> list[str]:
 
 
 def _one_day(facts: Profile, time: str | None) -> list[str]:
-    """Return a warning if all times of the time column are of a single day."""
+    """Return a warning if the time column has times without dates."""
     return [
-        f"column {time!r} has times of one day: they order rows of several days by the hour; "
-        "name a column of dates with --time, or leave it out"
+        f"column {time!r} has times without dates, so rows of several days are in wrong order; "
+        "name a column of dates by --time, or leave it out"
         for column in facts.columns
         if column.name == time and column.is_of_one_day
     ]

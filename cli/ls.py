@@ -12,14 +12,14 @@ from mlpengine.core.wording import metric_text, printable
 from mlpengine.diagnostics.verdict import NOTE
 from mlpengine.models.task import OUT_OF_FOLD
 from mlpengine.training.result import read_result
-from mlpengine.training.run_directory import ENVIRONMENT_FILE
+from mlpengine.training.run_directory import ENVIRONMENT_FILE, FAILURE_FILE
 
 from .options import AS_JSON
 from .outcome import part_title
 from .streams import say
 
-JUDGING_PARTS = ("test", OUT_OF_FOLD, "validation", "train")
-"""Parts of a run; the score of the first existing part is shown."""
+SCORED_PARTS = ("test", OUT_OF_FOLD, "validation", "train")
+"""Parts of a run; the score of the first part that exists is shown."""
 
 COLUMNS = ("run", "started", "score", "data", "verdicts")
 
@@ -36,8 +36,8 @@ Examples:
 def command(directory: Path, as_json: bool) -> None:
     """List the runs in DIRECTORY (by default runs), the newest last.
 
-    Shows when a run started, its score on test rows (else on out-of-fold, validation or training
-    rows), its data and the names of its verdicts.
+    The list shows the start of each run, its score on test rows (else on out-of-fold, validation or
+    training rows), its data and the names of its verdicts.
     """
     if directory.is_file():
         raise UsageError(f"{directory}: is a file; name a directory of runs")
@@ -58,7 +58,7 @@ def command(directory: Path, as_json: bool) -> None:
 
 
 def described(path: Path) -> dict[str, Any]:
-    """Return facts about a run as data; `ending` is None if the run has not ended."""
+    """Return facts about a run, ready for JSON; `ending` is None if the run has not ended."""
     try:
         environment = read_mapping(path / ENVIRONMENT_FILE)
     except (OSError, ValueError):
@@ -67,7 +67,7 @@ def described(path: Path) -> dict[str, Any]:
         result = read_result(path)
     except (RunError, UsageError):
         result = {}
-    part = next((name for name in JUDGING_PARTS if result.get(name)), None)
+    part = next((name for name in SCORED_PARTS if result.get(name)), None)
     scores = result.get(part, {}) if part else {}
     named = ["cost", *(name for name in scores if name != "loss"), "loss"]
     metric = next((name for name in named if name in scores), None)
@@ -79,6 +79,7 @@ def described(path: Path) -> dict[str, Any]:
         "run": str(path),
         "started": environment.get("started"),
         "ending": result.get("ending"),
+        "failed": (path / FAILURE_FILE).exists(),
         "epochs": result.get("epochs"),
         "seconds": result.get("seconds"),
         "part": part,
@@ -103,5 +104,5 @@ def cells(run: dict[str, Any]) -> tuple[str, ...]:
     noted = [f"note: {name}" for name in run["notes"]]
     verdicts = ", ".join([*run["verdicts"], *noted]) or "nothing unusual"
     started = str(run["started"] or "-").replace("T", " ")[:16]
-    ended = verdicts if run["ending"] else "has not ended, or failed"
+    ended = verdicts if run["ending"] else "failed" if run["failed"] else "has not ended"
     return tuple(map(printable, (run["run"], started, score, str(run["data"] or "-"), ended)))

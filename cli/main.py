@@ -1,4 +1,4 @@
-"""The command `mlpengine`: it imports the called subcommand, and ends with an exit code."""
+"""The command `mlpengine`: import and run a subcommand, and exit with a code."""
 
 import gc
 import os
@@ -25,7 +25,7 @@ COMMANDS = {
     "check": "Report problems in the data of a config.",
     "train": "Train a network from a config, or resume a run.",
     "distill": "Train one small network to imitate a run.",
-    "sweep": "Train a config with other settings, and find the best.",
+    "sweep": "Train a config with many settings, and find the best.",
     "summary": "Show what a model reads and predicts.",
     "evaluate": "Measure a trained model.",
     "predict": "Predict new rows with a trained model.",
@@ -38,7 +38,7 @@ COMMANDS = {
     "schema": "Print the JSON Schema of configs.",
     "export": "Write a trained model as ONNX, C, JavaScript or other formats.",
 }
-"""The subcommands and their help lines; a subcommand is `command` in the module of its name."""
+"""Help line of each subcommand.  Subcommand NAME is the object `command` of the module NAME."""
 
 EPILOG = """\b
 Example: from a table to predictions
@@ -64,12 +64,12 @@ OPENBLAS_THREAD_TIMEOUT=n lets idle threads of OpenBLAS spin for 2^n cycles befo
 default is 26.  With n far below 24, threads would sleep between the products of a step."""
 
 CLOSED_PIPE = 141
-"""Exit code if the reader of stdout has closed the pipe, as in shells."""
+"""Exit code if the reader of stdout has closed the pipe; shells use the same code."""
 
 
 @contextmanager
 def _while_read() -> Iterator[None]:
-    """Exit with `CLOSED_PIPE` if the reader of stdout has gone; click would exit with 1."""
+    """Exit with `CLOSED_PIPE` if the reader closes stdout; click would exit with 1."""
     try:
         yield
     except BrokenPipeError as error:
@@ -80,7 +80,7 @@ def _while_read() -> Iterator[None]:
 
 
 class LazyGroup(click.Group):
-    """Imports the module of a subcommand when it is called, not when it is listed."""
+    """Command group that imports a subcommand when it is called, not for the list of commands."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order of `COMMANDS`."""
@@ -150,9 +150,10 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 
 
 def run_in_job(args: list[str]) -> int:
-    """Run the command line; if a rank fails before MPI has started, end all ranks.
+    """Run the command line; if an MPI rank fails before MPI has started, end all ranks.
 
-    No signal is handled before MPI has started: a signal ends the process, and launchers notice.
+    A rank handles no signal before MPI has started: a signal ends the rank, and the launcher
+    notices this.
     """
     is_rank = launched()[1] > 1 and next((a for a in args if a[:1] != "-"), "") == "train"
     if not is_rank:
@@ -233,12 +234,12 @@ def _usage(error: click.ClickException, args: Sequence[str]) -> str:
             hint = _setting(error.option_name, args) or hint
         text = f"no such option {error.option_name!r}{hint}"
     elif takes_settings and "--set" in args and "unexpected extra argument" in text:
-        text += "; --set takes KEY=VALUE, in quotes where it holds blanks"
+        text += "; --set takes KEY=VALUE, in quotes if it has spaces"
     return f"error: {text}\n{context.get_usage()}\nhelp: {context.command_path} --help"
 
 
 def _setting(option: str, args: Sequence[str]) -> str:
-    """Return `` - write --set KEY=VALUE`` for an option that is the name of a setting, or ""."""
+    """Return a hint `` - write --set KEY=VALUE`` if an unknown option has a setting's name."""
     from mlpengine.config.problems import OTHER_NAMES, key_paths, path_of
     from mlpengine.config.schema import Config
 

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands have."""
+"""Arguments and options that several commands share."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,7 +14,7 @@ Decorator = Callable[[Any], Any]
 
 
 class OutputPath(click.Path):
-    """The path of a file that a command writes; a file that a run needs is refused."""
+    """The path of a file that a command writes.  Files that belong to a run are refused."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path.  Raises: UsageError."""
@@ -30,7 +30,7 @@ class Share(click.types.FloatParamType):
     name = "share"
 
     def convert(self, value: Any, param: click.Parameter | None, _: click.Context | None) -> float:
-        """Return the share.  Raises: UsageError for other texts, with the share for percents."""
+        """Return the share.  Raises: UsageError; for "30%" the message advises 0.3."""
         text = str(value).strip()
         with suppress(ValueError):
             return float(text)
@@ -51,14 +51,14 @@ AS_JSON = click.option(
     "--json", "as_json", is_flag=True, help="Print the result as one line of JSON."
 )
 HISTORY_OPTION = click.option(
-    "--history", metavar="OLD", help="A table of the rows before, for data.lags."
+    "--history", metavar="OLD", help="A table of the rows before FILE, for data.lags."
 )
 
 
 def check_history(history: str | None, file: object) -> None:
     """Check that --history is given only with a table.  Raises: UsageError."""
     if history is not None and file is None:
-        raise UsageError("--history: needs a table that OLD comes before; name it, too")
+        raise UsageError("--history: needs a table of the rows after OLD; name this table, too")
 
 
 def overrides_like(example: str) -> Decorator:

@@ -15,7 +15,7 @@ from mlpengine.models.task import OUT_OF_FOLD, Classification, Regression, Split
 from mlpengine.settings.training import LINEAR
 from mlpengine.training.learner import ENDINGS
 from mlpengine.training.loop import Result
-from mlpengine.training.measure import DEVIATION, DIRECT, OF_MEAN, SPREADS
+from mlpengine.training.measure import DEVIATION, DIRECT, OF_MEAN, ONE_NETWORK, SPREADS
 from mlpengine.training.result import TOO_GOOD
 
 if TYPE_CHECKING:
@@ -30,10 +30,10 @@ SHOWN_CLASSES = 10
 
 SHOWN_MISTAKES = 5
 MOSTLY_LINEAR = 0.8
-"""From this weight of linear models on, a line of the result says that networks add little."""
+"""If linear models have at least this weight, the result says that hidden layers add little."""
 
 ROW_OF_METRICS = 5
-"""Maximum metrics for a table with a row for each part; with more, parts are columns."""
+"""Maximum metrics of a table with a row for each part; for more metrics, parts are columns."""
 
 
 def outcome_data(session: "Session", result: Result, outcome: Mapping[str, Any]) -> str:
@@ -48,14 +48,15 @@ def outcome_data(session: "Session", result: Result, outcome: Mapping[str, Any])
     lines = metrics_table(measured, sizes, data.task, spreads, in_time=in_time, warm_start=warm)
     if fitted and fitted.ensemble_weights:
         weights = fitted.ensemble_weights.items()
-        without = "; the model contains no members of weight 0" * (0 in dict(weights).values())
+        without = "; the model omits members of weight 0" * (0 in dict(weights).values())
         lines.append(f"ensemble weights: {', '.join(f'{n} {w:.2f}' for n, w in weights)}{without}")
         linear = fitted.ensemble_weights.get(LINEAR, 0.0)
         if linear >= MOSTLY_LINEAR:
-            lines.append(f"linear models have {linear:.0%} of the weight: hidden layers add little")
+            share = f"linear models have {100 * linear:.0f} % of the weight"
+            lines.append(f"{share}: hidden layers improve predictions little")
     error = session.measured.calibration_error
     if error is not None:
-        lines.append(f"expected calibration error of the probabilities: {error:.3f}")
+        lines.append(f"expected calibration error of the probabilities: {error:.3f} (0 is best)")
     if fitted and fitted.temperature != 1:
         divided = f"logits divided by {fitted.temperature:.2f}"
         lines.append(f"{divided} (training.calibration); the loss is computed from the true labels")
@@ -85,9 +86,9 @@ def metrics_table(
 ) -> list[str]:
     """Return a table of metrics with a row for each part; with many metrics, parts are columns.
 
-    `spreads` has metrics by part and title, for further rows below the row of the part.  `in_time`
-    states whether the folds follow each other in time.  `warm_start` states whether rows may have
-    trained the networks of a warm start.
+    `spreads` has further rows below a part: metrics by part and title.  `in_time` tells whether
+    each fold is a period of time.  `warm_start` tells whether the networks of a warm start may have
+    been trained on the measured rows.
     """
     if not measured:
         return []
@@ -110,14 +111,15 @@ def metrics_table(
             for subtitle, further in (spreads or {}).get(part, {}).items():
                 texts = (metric_text(further.get(name)) for name in names)
                 lines.append(_line(f"  {subtitle}", width, "", *texts))
-    if any(DIRECT in part for part in (spreads or {}).values()):
-        lines.append(f"{DIRECT}: a network of the same size, trained on the targets of the table")
+    for title in (ONE_NETWORK, DIRECT):
+        if any(title in part for part in (spreads or {}).values()):
+            lines.append(SPREADS[title])
     if warm_start:
         lines.append(f"warning: {TOO_GOOD}")
     elif OUT_OF_FOLD in measured:
         estimates = (spreads or {}).get(OUT_OF_FOLD, {})
         note = f" ({DEVIATION}: standard error)" if estimates else ""
-        lines.append(f"out-of-fold: each row predicted by networks that did not train on it{note};")
+        lines.append(f"out-of-fold: each row predicted by networks not trained on it{note}")
         mean = "usually, the mean of all networks predicts new rows better"
         if OF_MEAN in estimates:
             mean = SPREADS[OF_MEAN]

@@ -57,25 +57,25 @@ Examples:
     "level",
     type=SHARE,
     metavar="SHARE",
-    help="Add the interval that holds this share of new targets, such as 0.9 (needs folds).",
+    help="Add intervals that contain this share of new targets, such as 0.9 (needs folds).",
 )
 @click.option(
     "--set",
     "set_level",
     type=SHARE,
     metavar="SHARE",
-    help="Add the set of classes that holds this share of new classes (needs folds).",
+    help="Add prediction sets that contain this share of new true classes (needs folds).",
 )
 @click.option(
     "--quantile",
     "quantiles",
     metavar="SHARES",
-    help="Add quantiles, such as 0.1,0.9: of the loss's distribution, or by out-of-fold errors.",
+    help="Add quantiles such as 0.1,0.9, by the loss's distribution or by out-of-fold errors.",
 )
 @click.option(
     "--times",
     metavar="TIMES",
-    help="Add the chance that no event has happened by these times, such as 365,730.",
+    help="Add the probability of no event before these times, such as 365,730.",
 )
 @click.option(
     "--threshold",
@@ -83,7 +83,7 @@ Examples:
     metavar="SHARE",
     help="Predict the positive class above this probability (two classes).",
 )
-@click.option("--by-class", is_flag=True, help="With --set: hold this share of each class.")
+@click.option("--by-class", is_flag=True, help="With --set: the share holds for each class.")
 @HISTORY_OPTION
 @click.option("--id", "key", metavar="COL", help="Column to copy; by default the line in FILE.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
@@ -106,19 +106,20 @@ def command(
     Columns may be in any order; further columns and the target are ignored.
 
     For classes, the output has the class and the probability of each class.  For numbers, it has
-    the prediction in the units of the target, in a column named after the target, such as price.  A
-    loss of two quantiles gives the columns price_0.1 and price_0.9; gaussian_nll gives price and
-    price_std.  In CSV, a text gets a leading ' against formulas of spreadsheets if it starts with
-    =, a tab or a line end, or if it starts with +, - or @ and has one of ( | ! = in it.
+    the prediction in the units of the target, in a column with the name of the target, such as
+    price.  A loss of two quantiles gives the columns price_0.1 and price_0.9; gaussian_nll gives
+    price and price_std.  In CSV, a leading ' keeps a spreadsheet from running a text as a formula.
+    It is added if a text starts with =, a tab or a line end, or with +, - or @ and contains one of
+    ( | ! =.
 
     --interval adds <target>_low and <target>_high, from out-of-fold errors.  --set adds
     <target>_set, such as a|b; a set is empty if no class is likely enough.  The sets contain the
     true class for the given share of all rows or, with --by-class, of the rows of each class; sets
-    with --by-class are larger.  --threshold replaces the model's threshold (0.5, or the threshold
-    that training.threshold chose).  --quantile adds <target>_0.1 and so on.  For censored
-    times, --times adds survival_365 and so on: the chance of no event before time 365.  A .npy file
-    holds numbers only: probabilities or predicted values, and 0 or 1 for each class of --set.  The
-    column of --id keeps its type.
+    with --by-class are larger.  --threshold replaces the model's threshold (0.5, or the result of
+    training.threshold).  --quantile adds <target>_0.1 and so on.  For censored times, --times adds
+    survival_365 and so on: the probability of no event before time 365.  A .npy file has numbers
+    only: probabilities or predicted values, and 0 or 1 for each class of --set.  The column of --id
+    keeps its type.
     """
     _check_levels(level, set_level, by_class=by_class)
     path = None if out == "-" else Path(out)
@@ -162,7 +163,7 @@ def command(
 
 
 class Sure(NamedTuple):
-    """The requested uncertainty of predictions."""
+    """The requested intervals, prediction sets, quantiles and survival times."""
 
     level: float | None = None
     set_level: float | None = None
@@ -188,7 +189,7 @@ def _listed(option: str, text: str | None) -> list[float]:
             f"{option}: must be numbers with commas between them (got {text})"
         ) from None
     if len({f"{number:.15g}" for number in numbers}) < len(numbers):
-        raise UsageError(f"{option}: each number must be there once (got {text})")
+        raise UsageError(f"{option}: a number must not be repeated (got {text})")
     return numbers
 
 
@@ -303,16 +304,16 @@ def _predicted(model: Model) -> list[str]:
 
 
 def _sets(sets: Array, classes: Sequence[object]) -> Coded:
-    """Return boolean sets (rows, classes) as texts such as a|b, in Parquet and JSON as lists."""
+    """Return boolean sets (rows, classes) as texts such as a|b; in Parquet and JSON, as lists."""
     distinct, codes = np.unique(sets, axis=0, return_inverse=True)
     lists = [[classes[k] for k in np.flatnonzero(one).tolist()] for one in distinct]
     return Coded(codes, ["|".join(map(plain_text, one)) for one in lists], lists)
 
 
 def row_names(table: Table, key: str | None, taken: dict[str, Any]) -> dict[str, Any]:
-    """Return the column that identifies the rows: the column `key`, or numbers if `key` is None.
+    """Return the column that identifies the rows, by name: the column `key`, or row numbers.
 
-    The column of numbers is `line`, the lines of the file, or, without lines, `row`, from 1.
+    The name of row numbers is `line` for lines of a text file, or `row` (from 1) for other sources.
     """
     if key is None:
         name = table.numbering
@@ -327,7 +328,7 @@ def row_names(table: Table, key: str | None, taken: dict[str, Any]) -> dict[str,
 
 
 def _typed(column: Column) -> list[object]:
-    """Return the distinct values of a column in the type that Parquet uses."""
+    """Return the distinct values of a column as Python values for Parquet and JSON."""
     if column.kind == "text":
         return list(column.levels)
     values = column.distinct()

@@ -1,4 +1,4 @@
-"""The share of a table that a command has read, on stderr."""
+"""Progress of reading a table, printed to stderr."""
 
 from collections.abc import Callable
 from time import perf_counter

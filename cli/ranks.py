@@ -1,4 +1,4 @@
-"""Training on several ranks: the launcher, errors on any rank, and ranks that write nothing.
+"""Training on several MPI ranks: launchers, errors on any rank, and the work of ranks above 0.
 
 Every command imports this module, so the module imports little.
 """
@@ -39,20 +39,19 @@ LAUNCHED = {
     "OMPI_COMM_WORLD_RANK": "OMPI_COMM_WORLD_SIZE",
     "PMIX_RANK": "SLURM_NTASKS",
 }
-"""Environment variables of the rank and of the number of ranks, by launcher: MPICH and Intel MPI,
-Open MPI, Slurm."""
+"""Environment variables that launchers set: the rank, and the number of ranks.
+
+The launchers are MPICH and Intel MPI, Open MPI, and Slurm."""
 
 FORWARD_SECONDS = 0.5
 """Seconds for the launcher to forward a rank's output before it ends all ranks."""
 
 START_SECONDS = 300
-"""Seconds that a rank waits for the others to start.
-
-MPI would wait forever for a rank that has ended."""
+"""Seconds that a rank waits for the start of the other ranks; MPI itself would wait forever."""
 
 
 def launched() -> tuple[int, int]:
-    """Return rank and number of processes by a launcher's variables; the number 0 is unknown."""
+    """Return the rank and the number of ranks from a launcher's variables; 0 ranks: unknown."""
     for rank, size in LAUNCHED.items():
         with suppress(KeyError, ValueError):
             return int(os.environ[rank]), int(os.environ.get(size, "0"))
@@ -62,8 +61,8 @@ def launched() -> tuple[int, int]:
 def end_job(code: int) -> None:
     """Ask MPICH's launcher to end all ranks, because this rank ends before it has started MPI.
 
-    Otherwise the launcher would wait for the other ranks, and they wait for this rank.  Open MPI's
-    launcher ends them unasked.
+    Otherwise the launcher waits for the other ranks, and the other ranks wait for this rank.  Open
+    MPI's launcher ends the other ranks by itself.
     """
     with suppress(KeyError, ValueError, OSError):
         connection = int(os.environ["PMI_FD"])
@@ -75,7 +74,7 @@ def end_job(code: int) -> None:
 def start_ranks(asked: bool) -> "Ranks | None":
     """Return the ranks if a launcher started this process; None for a single process.
 
-    `asked` means that a launcher started this process, perhaps one with unknown variables.
+    `asked` (option --mpi) means that the launcher may set other variables than `LAUNCHED`.
     Raises: MissingExtraError without mpi4py; UsageError without a launcher, or with the launcher of
     another MPI library.
     """
@@ -112,7 +111,7 @@ def start_ranks(asked: bool) -> "Ranks | None":
 def on_all(ranks: "Ranks | None", make: Callable[[], T]) -> T:
     """Return the result of `make` if it succeeds on every rank.
 
-    Raises: on rank 0, the error of the lowest rank with an error; on others, SystemExit.
+    Raises: on rank 0, the error of the lowest rank with an error; on other ranks, SystemExit.
     """
     if ranks is None:
         return make()
@@ -138,9 +137,9 @@ def on_all(ranks: "Ranks | None", make: Callable[[], T]) -> T:
 
 
 def on_each(ranks: "Ranks | None", make: Callable[[], T]) -> T:
-    """Return the result of `make`; rank 0 runs `make` before the others.
+    """Return the result of `make`, run on rank 0 first, then on the other ranks.
 
-    Rank 0 compiles steps and prepares files for all ranks.  Raises: as `on_all`.
+    Rank 0 compiles steps and prepares files that the other ranks use.  Raises: as `on_all`.
     """
     if ranks is None:
         return make()
@@ -153,7 +152,7 @@ def on_each(ranks: "Ranks | None", make: Callable[[], T]) -> T:
 
 @contextmanager
 def aborting(ranks: "Ranks | None", state: "Stopping") -> Iterator[None]:
-    """End all ranks if an error or a signal ends one of them.
+    """End all ranks if an error or a signal ends one rank.
 
     A NumericalError occurs on every rank; rank 0 raises the error, and the others exit.
     """
@@ -210,9 +209,9 @@ def follow(
     *,
     waits_anew: bool,
 ) -> None:
-    """Do the work of a rank other than 0: train, and measure all parts.
+    """Do the work of a rank above 0: train, and measure all parts; write nothing.
 
-    Such a rank writes nothing.  With `waits_anew`, early stopping counts its patience from 0.
+    With `waits_anew`, early stopping counts its patience from 0.
     """
     from mlpengine.training.measure import measure
 
@@ -225,5 +224,7 @@ def follow(
     with trainer.pinned():
         result = loop.run()
         state.share_code(ranks)
-        if result.ending != "interrupted" and len(loop.members) == 1:  # else, rank 0 measures alone
+        if (
+            result.ending != "interrupted" and len(loop.members) == 1
+        ):  # other results are measured by rank 0
             measure(trainer.finish(result), data.parts)

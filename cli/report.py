@@ -47,7 +47,7 @@ Examples:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print all numbers as JSON; write no page.")
 def command(run: Path, out: Path | None, as_json: bool) -> None:
-    """Show the run or the sweep in directory RUN on one HTML page.
+    """Write one HTML page about the run or the sweep in directory RUN.
 
     The page works offline.  It compares the model with a constant and a linear prediction, names
     problems and fixes, and shows curves, predictions, column importance, gradients, the data and
@@ -83,7 +83,7 @@ def sweep_of(path: Path) -> dict[str, Any] | None:
 
 
 def sweep_data(study: "Study", outcome: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the numbers of a sweep with a known outcome."""
+    """Return the numbers of a sweep; `outcome` is its summary."""
     best = outcome["best"]
     chosen = collect(read_run(Path(best["run_dir"])), QUICK) if best else None
     path = shortest(study.directory)

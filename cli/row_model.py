@@ -1,4 +1,4 @@
-"""The pydantic model of a row from which a trained model predicts."""
+"""A pydantic model for the rows of requests, made for a trained model's columns."""
 
 import json
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from mlpengine.data.features.sources import LIMIT
 from mlpengine.data.tables.table import number_text
 
 LEVELS_SHOWN = 50
-"""Number of levels of a category that the schema lists as examples."""
+"""Maximum number of levels of a category that the schema lists as examples."""
 
 
 def _unchanged(cell: Any, check: Callable[[Any], Any]) -> Any:
@@ -27,7 +27,7 @@ CodeCell = Annotated[NumberCell, WrapValidator(_unchanged)]
 
 
 def row_model(preprocessor: Preprocessor) -> type[BaseModel]:
-    """Return the model of a row: a field per column, in order, with the name as its alias."""
+    """Return the pydantic model of a row; the alias of a field is the name of its column."""
     nullable = preprocessor.options.missing != "error"
     own, fields = preprocessor.columns, dict[str, Any]()
     for number, column in enumerate(preprocessor.table_columns):
@@ -40,16 +40,16 @@ def row_model(preprocessor: Preprocessor) -> type[BaseModel]:
 
 
 def _described(preprocessor: Preprocessor, column: str) -> tuple[Any, str, list[Any]]:
-    """Return the type of a column's cells, a text on their range in training, and examples."""
+    """Return the type of a column's values, a text about their range in training, and examples."""
     for category in preprocessor.categories:
         if category.column == column:
             levels = _cells(category) or [""]
             cell = {bool: bool, str: str}.get(type(levels[0]), CodeCell)
-            return cell, "A category; the examples are its levels.", levels[:LEVELS_SHOWN]
+            return cell, "A category; the examples are known values.", levels[:LEVELS_SHOWN]
     if column not in preprocessor.columns:
         ordering = column in (preprocessor.history.time, preprocessor.history.series)
         earlier = CodeCell | bool | str if ordering else CodeCell | bool
-        return earlier, "Later rows of the request read it.", [None]
+        return earlier, "Used only for lags and windows of later rows in the request.", [None]
     operand = preprocessor.operands.get(column)
     kind = preprocessor.kinds.get(column) or (operand.kind if operand else "number")
     if kind == "boolean":
@@ -65,7 +65,7 @@ def _described(preprocessor: Preprocessor, column: str) -> tuple[Any, str, list[
 
 
 def _cells(category: Category) -> list[Any]:
-    """Return the levels of a category as cells: texts and dates, or numbers, or booleans."""
+    """Return the levels of a category as JSON values: texts and dates, numbers, or booleans."""
     if not category.text:
         with suppress(ValueError):  # dates are not JSON; their levels stay texts
             return [json.loads(level) for level in category.levels]

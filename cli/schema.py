@@ -19,7 +19,7 @@ Examples:
   mlpengine schema --json | python -m json.tool
 
 \b
-An editor with a YAML language server reads it in files that begin with
+Editors with a YAML language server use the schema for files that begin with
   # yaml-language-server: $schema=mlpengine.schema.json
 """
 
@@ -28,7 +28,7 @@ An editor with a YAML language server reads it in files that begin with
 @click.option("-o", "--out", type=OUTPUT_FILE, help="The file; by default stdout.")
 @AS_JSON
 def command(out: Path | None, as_json: bool) -> None:
-    """Print the JSON Schema of configs, from which editors complete and check them."""
+    """Print the JSON Schema of configs; editors use it to complete and check configs."""
     if out is not None:
         write_schema(out)
         say(json.dumps({"out": str(out)}) if as_json else f"wrote {out}", err=is_device(out))
@@ -45,6 +45,6 @@ def schema_text() -> str:
 
 
 def write_schema(path: Path) -> None:
-    """Write the schema, atomically.  Raises: UsageError if `path` is another file than .json."""
+    """Write the schema, atomically.  Raises: UsageError unless `path` is new or ends in .json."""
     keep_other_kinds(path, ".json")
     write_atomically(path, schema_text().encode())

@@ -33,7 +33,7 @@ Another shell:
     metavar="ADDRESS",
     default="127.0.0.1",
     show_default=True,
-    help="The address to listen at; by default programs of this machine alone reach it.",
+    help="The address to listen at; by default, only programs on this machine can connect.",
 )
 @click.option(
     "--port",
@@ -41,7 +41,7 @@ Another shell:
     metavar="N",
     default=8000,
     show_default=True,
-    help="0 takes a free one; the first line of stdout names it.",
+    help="The port; 0 takes a free port, and the first line of stdout names the port.",
 )
 @click.option(
     "--workers",
@@ -49,7 +49,7 @@ Another shell:
     metavar="N",
     default=1,
     show_default=True,
-    help="Processes, each with the model.",
+    help="Number of processes; each loads the model.",
 )
 @click.option("--access-log", is_flag=True, help="Write a line for each request to stderr.")
 def command(run: Path, host: str, port: int, workers: int, access_log: bool) -> None:
@@ -59,11 +59,11 @@ def command(run: Path, host: str, port: int, workers: int, access_log: bool) -> 
     with the columns that `mlpengine predict` writes; ?interval=0.9 and ?set=0.9 add intervals and
     prediction sets.  GET / is a page to try predictions, /openapi.json describes the columns,
     /health reports that the service runs, and /metrics has counters for Prometheus.  The model is
-    read once, at the start.  The first signal stops the service after the current requests, a
-    second signal at once.
+    read once, at the start.  The first signal (such as Ctrl-C) stops the service after the current
+    requests, a second signal stops it at once.
 
-    The service has no encryption and no password.  If other machines can reach the service, put a
-    reverse proxy with both in front of the service.
+    The service has no encryption and no password.  If other machines can connect, put a reverse
+    proxy with encryption and passwords in front of the service.
     """
     with TemporaryDirectory(prefix="mlpengine-") as counts:
         if workers > 1:  # prometheus_client reads this variable at its import

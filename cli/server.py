@@ -35,17 +35,17 @@ BACKLOG = 2_048
 """Number of connections that wait to be accepted."""
 
 REQUEST_SECONDS = 20
-"""Seconds between checks of a connection; a check closes a connection without a new request."""
+"""A connection is closed if it has no new request in this many seconds."""
 
 STOP_SECONDS = 30
-"""Seconds for a stopped service to answer the requests that it has started to read."""
+"""Seconds in which a stopped service finishes the requests that it has begun to read."""
 
 TICK = 0.2
 """Seconds between two checks of signals and workers."""
 
 
 class _Connection(H11Protocol):
-    """A connection that closes if a request takes too long, or if a newer connection needs room."""
+    """A connection that is closed if a request takes too long, or if there are too many."""
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -74,7 +74,7 @@ class _Connection(H11Protocol):
 
 
 class _Server(Server):
-    """A server without handlers of signals, and with a long queue of waiting connections."""
+    """A server that leaves signals to `serve`, with a long queue of waiting connections."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -102,7 +102,7 @@ def listen_at(host: str, port: int) -> socket.socket:
 def serve(model: Model, name: str, listening: socket.socket, access_log: bool) -> int:
     """Answer requests until a signal; return the exit code of the signal.
 
-    A second signal ends a single process at once; a worker is killed by the process above it.
+    A second signal ends a single process at once; `keep_workers` ends worker processes.
     """
     config = Config(
         service(model, name),

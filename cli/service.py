@@ -35,12 +35,12 @@ ROW_LIMIT, BODY_LIMIT, HEADER_LIMIT = 10_000, 8_000_000, 1 << 14
 """Maximum rows and bytes of the body of a request, and maximum bytes of its headers."""
 
 SMALL_BODY = 1 << 14
-"""Maximum bytes of a body that the event loop answers.
+"""Maximum bytes of a request body that is answered in the event loop.
 
-One thread answers the larger bodies in turn, so that small bodies do not wait for large ones."""
+Larger bodies are answered in one thread, so that small bodies do not wait for large bodies."""
 
 CELLS_TOLD, NAMES_COMPARED = 20, 100
-"""Maximum cells that an error names, and maximum unknown names compared with a missing name."""
+"""Maximum wrong values that an error lists, and maximum unknown names that it checks for typos."""
 
 PAGE = Path(__file__).with_name("service.html")
 
@@ -59,7 +59,7 @@ class Refusal(BaseModel):
 
 
 class Answers:
-    """Answers JSON bodies of requests with the predictions of a model."""
+    """Makes the answers to JSON requests: the predictions of a model."""
 
     def __init__(self, model: Model) -> None:
         self.row = row_model(model.preprocessor)
@@ -73,7 +73,7 @@ class Answers:
     def answer(self, body: bytes, sure: Sure, *, at_once: bool) -> bytes:
         """Return the JSON answer to a body.
 
-        `at_once` means that the event loop calls; then a single row takes a faster path.
+        `at_once` means a call in the event loop; then a single row takes a faster path.
         """
         value = _parsed(body)
         try:
@@ -157,7 +157,7 @@ def service(model: Model, name: str) -> FastAPI:
             raise HTTPException(415, f"Content-Type must be application/json (got {kind!r:.60})")
         given = request.query_params
         if len(given.multi_items()) > len(given):
-            raise HTTPException(422, "query: each option must be there once")
+            raise HTTPException(422, "query: an option must not be repeated")
         sure = Sure(getattr(query, "interval", None), getattr(query, "set", None))
         body = await request.body()
         with seconds.time():
@@ -170,7 +170,7 @@ def service(model: Model, name: str) -> FastAPI:
 
     @app.get("/health")
     async def health() -> dict[str, Any]:
-        """Tell that the service runs, and its version."""
+        """Report that the service runs, and its version."""
         return {"status": "ok", "model": name, "predicts": model.target, "version": __version__}
 
     @app.get("/metrics", include_in_schema=False)
@@ -225,5 +225,5 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) < len(pairs):
         ((name, count),) = Counter(name for name, _ in pairs).most_common(1)
-        raise HTTPException(422, f"{name!r:.60} must be there once in an object (got {count:,})")
+        raise HTTPException(422, f"{name!r:.60} must not be repeated in an object (got {count:,})")
     return value

@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 
 from mlpengine.config.baselines import linear_comparison, score_of, scored_rows
 from mlpengine.config.build import LoadedData, fingerprints
-from mlpengine.config.columns import cell_verdicts, column_verdicts, joint_list
+from mlpengine.config.columns import cell_verdicts, column_verdicts, merged_verdicts
 from mlpengine.config.tables import digests
 from mlpengine.core.errors import (
     CheckpointError,
@@ -56,7 +56,7 @@ WARM_START_MODEL = "warm_start.safetensors"
 
 CONFIG_DIGEST = "config_sha256"
 AFFECTS_REPRODUCIBILITY = ("packages", "python", "machine", "blas", "backend", "target")
-"""Keys of the environment.  If their values differ, the last bits of a result may differ."""
+"""Keys of the environment that may change the last bits of a result."""
 
 _log = logging.getLogger("mlpengine")
 
@@ -134,7 +134,7 @@ class Session:
         resumed: the checkpoint that gave the state of the loop, if any.
         warm_start: the model that gives the initial weights, if any.
         measured: the metrics of all parts, set by `finish` unless the training was interrupted.
-        score: the comparison with a linear model, set by `finish` if the run gets a page.
+        score: the comparison with a linear model, set by `finish` if a report is written.
     """
 
     def __init__(
@@ -193,7 +193,7 @@ class Session:
         self.directory.write(RESOLVED, self._config)
 
     def run(self) -> Result:
-        """Train; if a number is not finite, print and save the verdicts."""
+        """Train.  If training fails with a number that is not finite, print and save verdicts."""
         (self.directory.path / FAILURE_FILE).unlink(missing_ok=True)
         try:
             return self.loop.run()
@@ -206,9 +206,9 @@ class Session:
             raise
 
     def verdicts(self) -> list[Verdict]:
-        """Return all verdicts so far, warnings first; columns are judged at the end."""
+        """Return all verdicts so far, warnings first; leaks are searched when the run ends."""
         of_run = self.diagnostics.verdicts() if self.diagnostics else []
-        return joint_list(self.data.file, self.column_verdicts, of_run, self.measured)
+        return merged_verdicts(self.data.file, self.column_verdicts, of_run, self.measured)
 
     def close(self) -> None:
         """Close the files and unlock the run directory."""
@@ -355,7 +355,7 @@ class Session:
             if None not in (now, then) and now != then:
                 _log.warning(
                     "warning: %s differ from the checkpoint's (%s, now %s): "
-                    "the last bits of the result may, too",
+                    "the last bits of the result may differ, too",
                     name, *differing(then, now),
                 )  # fmt: skip
         self.loop.load_state_dict(checkpoint.state)
@@ -367,7 +367,7 @@ def _now() -> str:
 
 
 def find_checkpoint(directory: RunDirectory) -> Checkpoint | None:
-    """Remove unfinished files and return the newest complete checkpoint of a run, if any."""
+    """Remove unfinished files, and return the newest complete checkpoint of a run, if any."""
     remove_unfinished(directory.path)
     remove_unfinished(directory.path / CHECKPOINTS)
     return Checkpoints(directory.path / CHECKPOINTS).newest()

@@ -38,11 +38,10 @@ _log = logging.getLogger("mlpengine")
 
 
 class Start(NamedTuple):
-    """The inputs of a new run, or of an earlier run that continues.
+    """The inputs of a new run, or of an earlier run that is resumed.
 
-    `model` gives the initial weights, if there is a model.  For an earlier run, `checkpoint` is its
-    newest checkpoint, `epochs` a new number of epochs, and `directory` its open directory.  Only
-    rank 0 has a directory.
+    `model` is the model of a warm start, if any.  For an earlier run, `checkpoint` is its newest
+    checkpoint, `epochs` a new number of epochs, and `directory` its open directory (on rank 0).
     """
 
     config: Path
@@ -55,10 +54,10 @@ class Start(NamedTuple):
 
     @classmethod
     def of(cls, directory: RunDirectory, epochs: int | None = None) -> "Start":
-        """Return the inputs with which the run in an open directory continues.
+        """Return the inputs to resume the run in an open directory.
 
-        Raises: RunError if the run stopped before it wrote its config, or if the config was edited;
-        UsageError if `epochs` is given and the run has no checkpoint.
+        Raises: RunError if the run has no config yet, or if its config was edited; UsageError if
+        `epochs` is given and the run has no checkpoint.
         """
         if not (directory.path / RESOLVED).is_file():
             raise RunError(
@@ -90,7 +89,7 @@ class Start(NamedTuple):
         callbacks: Sequence[Callback],
         opened: ExitStack,
     ) -> Session:
-        """Return the session.  A new run gets a new directory; `opened` closes the directory.
+        """Return the session.  `opened` will close the directory that is made for a new run.
 
         Raises: UsageError if the earlier run already has `epochs` epochs.
         """
@@ -115,7 +114,7 @@ class Start(NamedTuple):
 
 
 def reopened(path: Path, epochs: int | None, ranks: Ranks | None, opened: ExitStack) -> Start:
-    """Return the inputs of an earlier run; only rank 0 opens and locks its directory.
+    """Return the inputs to resume a run; only rank 0 opens and locks the run directory.
 
     `epochs` replaces the number of epochs of the run.
     """
@@ -135,7 +134,7 @@ def reopened(path: Path, epochs: int | None, ranks: Ranks | None, opened: ExitSt
 def _longer(
     directory: RunDirectory, checkpoint: Checkpoint | None, epochs: int | None
 ) -> list[Override]:
-    """Return the overrides for a run that continues, perhaps to another number of epochs."""
+    """Return the overrides for a resumed run, with another number of epochs if given."""
     if checkpoint is None:
         if epochs is None:
             return []
@@ -161,7 +160,7 @@ def epoch_lines(quiet: bool) -> list[Callback]:
 
 
 class Shown(NamedTuple):
-    """How a run prints: nothing on stderr if `quiet`, and the result as JSON if `as_json`."""
+    """How a run prints: `quiet` prints no progress, `as_json` prints the result as JSON."""
 
     quiet: bool
     as_json: bool
@@ -184,7 +183,7 @@ def run_session(
             raise
         state.share_code(ranks)
         if not (shown.quiet or state.code):
-            say("evaluating the weights of the best epoch (* above: a network improved)", err=True)
+            say("evaluating the best epoch of each network (* above: a network improved)", err=True)
         outcome = session.finish(result)
         lost = False
         try:
@@ -201,9 +200,9 @@ def run_session(
 
 
 def write_run_page(session: Session, outcome: Mapping[str, Any], failure: str = "") -> list[Path]:
-    """Write the report of a run that has ended or failed, if the config asks for it.
+    """Write the report of a run that has ended or failed, unless the config switches it off.
 
-    If the report cannot be written, a warning says so; the run is complete nevertheless.
+    A report that cannot be written is only a warning, because the run itself is complete.
     """
     if not session.data.file.config.report.html:
         return []
@@ -231,7 +230,7 @@ def write_run_page(session: Session, outcome: Mapping[str, Any], failure: str = 
 
 
 def opening(data: LoadedData, trainer: Trainer, session: Session | None = None) -> str:
-    """Return lines on the data, the network and the run directory, and warnings on the data."""
+    """Return lines about the data, the network and the run directory, with warnings."""
     mlp, counts = trainer.networks[0], data.tables.rows
     parts = ", ".join(f"{count:,} {name}" for name, count in counts.items())
     rows = f"{plural(sum(counts.values()), 'row')} ({parts})"

@@ -1,7 +1,7 @@
 """Signals that end training: the first after the current step, the second at once.
 
-The first signal calls the attached function, usually the `stop` of a training loop.  The loop ends
-after the step, and `mlpengine.training.checkpoint` saves the state of the loop.
+The first signal calls the attached function, usually `Loop.stop`.  The loop ends after the step,
+and the callback `Checkpointer` saves the state of the loop.
 """
 
 import os
@@ -23,7 +23,7 @@ HANGUP = 129
 
 
 def handled() -> list[signal.Signals]:
-    """Return the signals that end a command, without a hangup that nohup ignores."""
+    """Return the signals that end a command, without a hangup that `nohup` ignores."""
     return [
         number
         for number, code in EXIT_CODES.items()
@@ -55,8 +55,8 @@ class Stopping:
         self.code = code
         if self._stop is None:
             self._say(b"interrupted\n")
-            raise SystemExit(code)  # if C code swallows it, `attach` stops the loop
-        self._say(b"\nstopping after this step; again to leave at once\n")
+            raise SystemExit(code)  # if C code drops the exception, `attach` stops the loop
+        self._say(b"\nstopping after this step; press again to stop at once\n")
         self._stop()
 
     def share_code(self, ranks: "Ranks | None") -> None:
@@ -65,7 +65,7 @@ class Stopping:
             self.code = ranks.first(self.code or None) or 0
 
     def _say(self, text: bytes) -> None:
-        """Write to the descriptor: the handler may have interrupted a write to the stream."""
+        """Write to the file descriptor: the signal may have interrupted a write of the stream."""
         if not self._quiet:
             with suppress(OSError):  # the terminal may be gone
                 os.write(2, text)
@@ -73,7 +73,7 @@ class Stopping:
 
 @contextmanager
 def stops(*, quiet: bool = False) -> Iterator[Stopping]:
-    """Handle the signals of `EXIT_CODES` within the context; restore the handlers after it."""
+    """Handle the signals of `EXIT_CODES` in a ``with`` block; then restore the handlers."""
     state = Stopping(quiet=quiet)
     before = {number: signal.signal(number, state.handle) for number in handled()}
     try:

@@ -1,4 +1,4 @@
-"""Standard streams that survive a lost terminal, a closed pipe and a full disk."""
+"""Standard streams that handle a lost terminal, a closed pipe and a full disk."""
 
 import codecs
 import io
@@ -19,13 +19,13 @@ CLOSED = "is closed, so the printed lines are lost"
 """End of the error message if a command has started with stdout closed."""
 
 ESCAPE = "mlpengine.escape"
-"""Name of the error handler of stdout for characters that its encoding lacks; see `escape`."""
+"""Name of the error handler `escape`, which stdout uses."""
 
 
 def escape(error: UnicodeError) -> tuple[str | bytes, int]:
     """Return the escape of a character that an encoding lacks, and the position after it.
 
-    A surrogate that stands for an undecodable byte of a path becomes this byte again.
+    A surrogate character, which Python uses for an undecodable byte of a path, becomes this byte.
     """
     if not isinstance(error, UnicodeEncodeError):
         raise error
@@ -36,10 +36,10 @@ def escape(error: UnicodeError) -> tuple[str | bytes, int]:
 
 
 class Messages(io.FileIO):
-    """Standard error; text that cannot be written is dropped, so that the command goes on."""
+    """Standard error; text that cannot be written is dropped, and the command continues."""
 
     def write(self, data: "ReadableBuffer", /) -> int:
-        """Return the number of bytes written; all if none can be written, to drop the text."""
+        """Write, and return the number of bytes; if writing fails, return the size of `data`."""
         size = memoryview(data).nbytes
         with suppress(OSError):
             return super().write(data) or size  # None if the write would block

@@ -1,7 +1,7 @@
-"""A sweep in its directory, and its trials in Optuna's journal there.
+"""A sweep in its directory, with its trials in a journal of Optuna.
 
-A worker holds the lock of the run directory of its trial.  The system releases the lock when the
-process ends for any reason; an unfinished trial is then queued again.
+A worker locks the run directory of its trial.  The operating system releases the lock when the
+process ends for any reason.  Then an unfinished trial is queued again.
 """
 
 import json
@@ -41,16 +41,16 @@ with importing("mlpengine sweep", "sweep"):
 TRIALS, JOURNAL_FILE = "trials", "journal.log"
 
 RETRIES = 3
-"""Maximum number of times that a trial is queued again after its worker was killed."""
+"""Maximum retries of a trial after its worker was killed."""
 
 WARMUP = 5
-"""Divisor of the epochs: the median pruner ends no trial in the first `epochs // WARMUP`."""
+"""The median pruner ends no trial in the first ``epochs // WARMUP`` epochs."""
 
 START_TIME = timedelta(minutes=1)
 """Time after which a running trial without a run directory counts as lost."""
 
 SLOT, REASON = "slot", "reason"
-"""Names of a trial's attributes: its number in the sweep, and the reason of its failure."""
+"""Attributes of a trial: its number in the sweep (equal for retries), and why it failed."""
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
@@ -205,7 +205,7 @@ class Study:
         }
 
     def _described(self, frozen: FrozenTrial) -> dict[str, Any]:
-        """Return a trial as plain data.  Raises: ValueError for values that no sweep writes."""
+        """Return a trial as plain data.  Raises: ValueError for values of a damaged journal."""
         complete, values = frozen.state == TrialState.COMPLETE, self._values(frozen)
         numbers = [v for key, v in values.items() if not self.sweep.space[key].choice]
         numbers += [frozen.value] if complete else []
@@ -230,7 +230,7 @@ class Study:
         }
 
     def importance(self) -> dict[str, float]:
-        """Return the importance of each key for the metric (sum 1); {} for too few trials."""
+        """Return the importance of each key for the metric (the sum is 1); {} for few trials."""
         with self._journal_errors():
             complete = self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
             if len(complete) < 4 or len({trial.value for trial in complete}) < 2:

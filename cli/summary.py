@@ -32,7 +32,7 @@ Examples:
 def command(run: Path, as_json: bool) -> None:
     """Show what the model of RUN, a run directory or a model file, reads and predicts.
 
-    Shows the columns with their types and levels, the target, the networks, and the score.
+    The command shows the columns with types and levels, the target, the networks, and the score.
     """
     known = card(load(run))
     file = run / MODEL_FILE if (run / MODEL_FILE).is_file() else run

@@ -47,7 +47,7 @@ Examples:
   mlpengine train runs/sweep/best.yaml
 
 \b
-A config of a sweep has one more section:
+The config needs a section sweep:
   sweep:
     trials: 60
     metric: loss                # of the validation rows, or out-of-fold
@@ -67,7 +67,7 @@ A config of a sweep has one more section:
     "--join",
     type=DIRECTORY_PATH,
     metavar="SWEEP",
-    help="Resume a sweep, or add workers to one that runs; takes no CONFIG.",
+    help="Resume a sweep, or add workers to a running sweep; takes no CONFIG.",
 )
 @click.option(
     "--workers",
@@ -95,16 +95,17 @@ def command(
     as_json: bool,
     worker: bool,
 ) -> None:
-    """Train the YAML file CONFIG with other values of some keys, and find the best.
+    """Train the YAML file CONFIG with different values of some keys, and find the best values.
 
-    Each trial is an ordinary run in a directory below the sweep's.  Workers may be added, stopped
-    or killed at any time.  Another worker, or the next --join, runs their unfinished trials again.
+    Each trial is an ordinary run, in a directory below the directory of the sweep.  Workers may be
+    added, stopped or killed at any time.  Another worker, or the next --join, repeats their
+    unfinished trials.
     """
     from .study import Study
     from .trials import Worker
 
     if join is not None and (config or out or settings):
-        raise UsageError("--join: a sweep keeps its settings; give its directory alone")
+        raise UsageError("--join: a sweep keeps its settings; give only its directory")
     with stops(quiet=worker) as state:
         if config is not None:
             join = begin(config, settings, out, workers, quiet=quiet)
@@ -164,7 +165,7 @@ def begin(
 
 
 def worker_count(section: SweepSection, given: int | None) -> int:
-    """Return the number of workers: `given`, 1 if trials learn from earlier ones, or the cores."""
+    """Return `given`, or by default 1 if trials depend on earlier trials, else all cores."""
     if given is not None:
         return given
     learns = section.sampler == "tpe" or section.pruner != "none"
@@ -193,7 +194,7 @@ def located(file: ConfigFile) -> list[str]:
 def run_workers(directory: Path, count: int, state: Stopping, *, quiet: bool) -> int:
     """Run worker processes to their end; return the exit code of a worker that failed, or 0.
 
-    An error in one worker stops all workers.  If a worker is killed, others run its trial again.
+    An error in one worker stops all workers.  If a worker is killed, others repeat its trial.
     """
     context: Any = get_context(START_METHOD)
     words = ["sweep", "--join", str(directory), "--worker", *(["--quiet"] if quiet else [])]
@@ -213,7 +214,7 @@ def run_workers(directory: Path, count: int, state: Stopping, *, quiet: bool) ->
         for process in [one for one in running if one.exitcode is not None]:
             running.remove(process)
             if process.exitcode < 0 and not state.code:
-                say("a worker was killed; others run its trial again", err=True)
+                say("a worker was killed; others repeat its trial", err=True)
             elif process.exitcode not in (0, *EXIT_CODES.values()) and not code:
                 code = process.exitcode
                 stop()  # an error, such as a full disk, would recur in the others

@@ -14,14 +14,14 @@ from mlpengine.core.files import write_atomically
 from mlpengine.core.spec import Array
 
 TEXT_CELLS = 1 << 15
-"""Number of cells that are converted to text at once."""
+"""Number of values that are converted to text at once."""
 
 DIGITS = 9
 """Significant digits of a number, enough to distinguish float32 values."""
 
 SUFFIXES = (".csv", ".parquet", ".npy")
 FORMULA = re.compile(r"[=\t\r].|[-+@].*[(|!=]", re.DOTALL)
-"""Texts that may run a command in a spreadsheet; an id such as -Kx9 or @name does not."""
+"""Texts that a spreadsheet may run as a formula; an id such as -Kx9 or @name is not matched."""
 
 
 def write_table(path: Path, columns: Mapping[str, Any], numbers: Array) -> None:
@@ -43,7 +43,7 @@ def write_table(path: Path, columns: Mapping[str, Any], numbers: Array) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Coded:
-    """A column of codes: code k stands for `labels[k]`, and code -1 for the last label.
+    """A column of codes: code k means `labels[k]`, and code -1 the last label.
 
     `typed` has the labels for Parquet and JSON, by default `labels`.
     """
@@ -109,7 +109,7 @@ def _label(value: object) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return a text cell such that a spreadsheet shows it unchanged."""
+    """Return a text for CSV, with a leading ' if a spreadsheet may run it as a formula."""
     return f"'{text}" if FORMULA.match(text) else text
 
 

@@ -49,30 +49,30 @@ Examples:
     "--warm-start",
     type=click.Path(path_type=Path),
     metavar="RUN",
-    help="Fine-tune RUN: take its weights and preprocessing, and its config without CONFIG.",
+    help="Fine-tune RUN: begin with its weights and preprocessing; by default use its config.",
 )
 @overrides_like("optimizer.lr=0.1")
 @click.option(
-    "--epochs", type=click.IntRange(1), metavar="N", help="Short for --set training.epochs=N."
+    "--epochs", type=click.IntRange(1), metavar="N", help="The same as --set training.epochs=N."
 )
 @click.option(
     "--time-limit",
     type=float,
     metavar="SECONDS",
-    help="Train for at most this time, and at least one epoch; then measure the best epoch.",
+    help="Train for at most this time, but at least one epoch; then measure the best epoch.",
 )
 @click.option(
     "--log",
     "logs",
     type=click.Choice(["mlflow", "tensorboard"]),
     multiple=True,
-    help="Log the run there, too; short for --set report.mlflow=true.",
+    help="Log the run there, too; the same as --set report.mlflow=true.",
 )
 @click.option("--mpi", is_flag=True, help="Train on the ranks of a launcher other than mpiexec.")
 @click.option(
     "--fix",
     is_flag=True,
-    help="Train again with the best of the repairs that the verdicts ask for, and compare.",
+    help="Train again with settings that fix the problems that were found, and compare.",
 )
 @QUIET_OPTION
 @AS_JSON
@@ -90,15 +90,15 @@ def command(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Train a network as the YAML file CONFIG says.
+    """Train a network with the settings of the YAML file CONFIG.
 
     Progress goes to stderr, the result to stdout, and everything else into the run directory.
-    Ctrl-C ends training after the current step and saves it; --resume continues from there.
+    Ctrl-C ends training after the current step and saves its state; --resume continues from there.
     --resume RUN --epochs N continues a run to N epochs, from its last weights and optimizer state.
     Then the learning rate follows the schedule of N epochs, and early stopping counts its patience
-    from 0.  Under mpiexec the ranks divide the networks of training.folds or training.seeds.  If
-    there is one network, they divide each batch; training.shards must then be a multiple of the
-    ranks.
+    from 0.  Under mpiexec, the ranks divide the networks of training.folds or training.seeds.  If
+    there is one network, the ranks divide each batch; then training.shards must be a multiple of
+    the number of ranks.
     """
     ranks = start_ranks(mpi)
     root, began = ranks is None or ranks.rank == 0, perf_counter()

@@ -1,4 +1,4 @@
-"""The trials of a sweep; each is an ordinary run in a directory below the sweep's."""
+"""The trials of a sweep; each trial is an ordinary run in a directory below the sweep."""
 
 from contextlib import closing
 from math import inf, isfinite
@@ -23,10 +23,10 @@ from .streams import say
 from .study import Claim, Study
 
 QUIET = ("report=false", "training.threads=1", "training.checkpoint=null")
-"""Settings of every trial: no report, no checkpoints, and one thread, as workers share cores."""
+"""Settings of every trial: no report, no checkpoints, and one thread (workers share cores)."""
 
 UNFLUSHED_SECONDS = 10.0
-"""Seconds from the start of a trial in which no file but the model is flushed to disk."""
+"""In the first seconds of a trial, only the model is flushed to disk."""
 
 
 class Reporter(Callback):

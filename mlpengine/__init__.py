@@ -1,6 +1,6 @@
 """Train multilayer perceptrons of fixed architecture in preallocated buffers.
 
-From a table to predictions, and from a trained run:
+From a table to predictions:
 
     >>> import mlpengine
     >>> model, result = mlpengine.fit("penguins", training={"epochs": 5, "batch_size": 8})

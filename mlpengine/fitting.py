@@ -1,4 +1,4 @@
-"""Training from Python in one call, with the keys of a config."""
+"""Train, check and distill from Python in one call each, with the keys of a config."""
 
 import logging
 import os
@@ -17,7 +17,7 @@ import numpy as np
 from mlpengine.config.baselines import linear_comparison
 from mlpengine.config.build import LoadedData, load_data, trainer_of
 from mlpengine.config.checking import TableCheck
-from mlpengine.config.columns import cell_verdicts, column_verdicts, joint_list
+from mlpengine.config.columns import cell_verdicts, column_verdicts, merged_verdicts
 from mlpengine.config.distilling import STUDENT_SECTIONS, Predict, Teacher, student_sections
 from mlpengine.config.load import ConfigFile, check_config, load_config
 from mlpengine.config.problems import OTHER_NAMES
@@ -58,8 +58,6 @@ if TYPE_CHECKING:
 
 FIT_EXAMPLE = "mlpengine.fit(table, target='price')"
 
-DISTILL_EXAMPLE = "mlpengine.distill(table, target='price', predict=model)"
-
 _log = logging.getLogger("mlpengine")
 
 NAME = "fit"
@@ -67,7 +65,7 @@ NAME = "fit"
 
 
 class FitParts(NamedTuple):
-    """A training in memory, for its report; `known` has name, rows and outputs of a part."""
+    """Data for the report of a fit; `known` is (name, rows, outputs) of the last measured part."""
 
     data: LoadedData
     model: Model
@@ -80,16 +78,16 @@ class FitResult(Result):
     """The outcome of `fit`.
 
     Attributes:
-        metrics: loss and main metrics by part: train, and validation and test if they exist; with
-            folds, out_of_fold instead of train.
-        spreads: further metrics by part and title.  For several networks: the out-of-fold standard
-            error (``+-``), or mean (``one network``) and deviation over seeds.  For a student: the
-            metrics of its ``teacher`` and of a directly trained network (``direct``).
-        remarks: a line for each fact to know, such as rows that were left out, or columns that
-            explain nearly all of the target or are dropped as the target in another coding.
-        decided: the decisions of ``mlpengine init`` for such a table, a line each with its keys,
-            and the keys that were given instead of a decision; empty for a warm start.
-        verdicts: problems of the data and the fit, except silenced ones.
+        metrics: loss and main metrics of each part, such as ``metrics["test"]["loss"]``.  The parts
+            are train (with folds: out_of_fold), validation and test, if they exist.
+        spreads: further metrics by part and title.  With folds: standard errors (``+-``).  With
+            seeds: means (``one network``) and standard deviations (``+-``) of single networks.  For
+            a student: metrics of its ``teacher`` and of a directly trained network (``direct``).
+        remarks: lines about the data, such as rows that were left out, columns that explain nearly
+            all of the target, and dropped columns that are the target in another coding.
+        decided: the settings that ``mlpengine init`` chooses for such a table, a line each, and the
+            keys that the caller gave instead; empty for a warm start.
+        verdicts: problems of the data and the fit, without silenced verdicts.
     """
 
     metrics: dict[str, dict[str, float]]
@@ -134,7 +132,7 @@ class FitResult(Result):
     def report(self, path: str | os.PathLike[str] | None = None) -> "Cell | None":
         """Write the page of `mlpengine report` to a file; without a path, show it in a notebook.
 
-        The result keeps the rows of the training in memory until then.
+        A result keeps the rows of its training in memory for this page; a pickle leaves them out.
         Raises: UsageError for a result from a pickle, or a name without .html; RunError if the file
         cannot be written.
         """
@@ -142,8 +140,8 @@ class FitResult(Result):
         from mlpengine.report import RunData, collect, run_page, write_page
 
         if self.trained is None:
-            raise UsageError("report: the rows of the training are needed, and pickles leave them "
-                             "out; write the report before")  # fmt: skip
+            raise UsageError("report: the training rows are needed, and a pickle leaves them out; "
+                             "write the report before pickling")  # fmt: skip
         if path is not None and Path(path).suffix != ".html":
             raise UsageError(f"report: the name must end in .html (got {str(path)!r})")
         data, model, fitted, known = self.trained
@@ -169,8 +167,8 @@ class FitResult(Result):
         return {**vars(self), "trained": None}
 
 
-OF_OTHER_ROWS = ("source", "validation_source", "test_source", "transfer_set")
-"""Keys in ``data`` of a run that a warm start leaves out."""
+ROW_SOURCES = ("source", "validation_source", "test_source", "transfer_set")
+"""Keys of ``data`` in a run's config that a warm start does not use."""
 
 
 def fit(
@@ -188,26 +186,27 @@ def fit(
 ) -> tuple[Model, FitResult]:
     """Train on a table; return the model with the weights of its best epoch, and the result.
 
-    `fit` does the work of ``mlpengine init`` and ``mlpengine train``, with the same bits; the keys
-    given here replace the config's keys.  No file is written; `Model.save` writes the model.
-    ``training={"folds": None}`` trains a single network, in less time.
+    The weights are equal, bit by bit, to the weights of ``mlpengine init`` and ``mlpengine train``.
+    Keys that are given here replace the keys that init chooses.  No file is written; `Model.save`
+    writes the model.  ``training={"folds": None}`` trains a single network, which takes less time.
 
     Args:
-        table: in any form that `Model.predict` accepts, except a matrix without names; or the name
-            of a data set of the package.
-        target: the column to predict, or several.
+        table: a data frame, a mapping of columns to values, a list of rows, a file name, or the
+            name of a data set of the package.
+        target: the column to predict, or a list of columns.
         validation: a separate table, instead of a share of `table`.
         test: a separate table for the test, instead of a share of `table`.
-        warm_start: a model or a run with the initial weights, the preprocessing and the loss
-            (fine-tuning).  With the path of a run, the run's config has the keys that `config`
-            leaves out.
+        warm_start: a model or a run directory (fine-tuning).  Training begins with the weights,
+            preprocessing and loss of this model.  Settings are taken from the run directory, unless
+            `config` gives them.
         callbacks: callbacks of the training loop.
-        progress: show the work on stderr; by default in a terminal and in a notebook.
-        time_limit: seconds from the call on.  Training ends by then, but after at least one epoch;
-            ``result.ending`` is then ``time``.  Measuring the best epoch takes further time.
-        config: the sections and keys of a config by name, such as ``model={"hidden": [32]}``,
-            ``optimizer="adamw"`` or ``training={"epochs": 20}``.  In a whole config, `table`
-            replaces ``data.source``, and `target` replaces ``data.target``.
+        progress: whether to show progress on stderr; by default in a terminal and in a notebook.
+        time_limit: maximum seconds from the call to the end of training; at least one epoch is
+            trained.  If the limit ends training, ``result.ending`` is ``time``.  Measuring the best
+            epoch takes further time.
+        config: the sections of a config by name, such as ``model={"hidden": [32]}``,
+            ``optimizer="adamw"`` or ``training={"epochs": 20}``.  `table` and `target` replace
+            ``data.source`` and ``data.target``.
 
     >>> model, result = fit("penguins", seed=1, training={"epochs": 20, "batch_size": 16})
     >>> sorted(result.metrics["test"]), result.metrics["test"]["accuracy"] > 0.9
@@ -228,7 +227,7 @@ def fit(
         if is_run(path):
             own = load_config(resolved_config(path)).document.data
             config = as_config(config)
-            kept = {k: v for k, v in own["data"].items() if k not in OF_OTHER_ROWS}
+            kept = {k: v for k, v in own["data"].items() if k not in ROW_SOURCES}
             fill_missing(config, {**own, "data": kept})
         model = load(path)
     if model is not None and config.get("loss") is None:
@@ -255,8 +254,8 @@ def check(table: Any, /, target: str | Sequence[str] | None = None, **config: An
 
     Args:
         table: see `fit`.
-        target: see `fit`; without a target, columns are not compared with it.
-        config: sections and keys of a config by name (see `fit`).
+        target: see `fit`; leaks are found only if the target is given.
+        config: sections of a config by name (see `fit`).
 
     >>> check("penguins")
     TableCheck(344 rows, 7 columns, 0 dropped, 0 warnings)
@@ -282,27 +281,26 @@ def distill(
 ) -> tuple[Model, FitResult]:
     """Train a small network to predict what a teacher predicts; return the model and the result.
 
-    The student learns from the rows of the table, and from synthetic rows: rows of the table with
-    some values of a near row.  The targets are the teacher's numbers or probabilities.  The
-    `spreads` of the result have the metrics of the teacher, and of a network of this size that
-    learned the table's targets, on test rows, or else on validation rows.
+    The student learns the teacher's numbers or probabilities for the rows of the table, and for
+    synthetic rows: rows of the table with some values of a near row.  ``result.spreads`` has the
+    metrics of the teacher, and of a network of the same size that learned the table's targets.
+    They are for test rows; without test rows, for validation rows.
 
-    The student has intervals or sets if the teacher is a model that has them, or if it is a
-    function and there are validation rows.  The function must not have learned these rows.
+    A student has intervals or prediction sets if its teacher is a model that has them.  If the
+    teacher is a function, validation rows are needed, which the function must not have learned.
 
     Args:
         table: the rows that the teacher learned, in any form that `fit` accepts.
-        target: the column to predict, or several.
-        predict: a model, a run, or a function from rows without targets to numbers, or to
-            probabilities with a column for each class in sorted order.  Rows are a data frame of
-            the given kind, or else a mapping of columns to arrays.
+        target: the column to predict, or a list of columns.
+        predict: the teacher: a model, a run directory, or a function.  A function gets rows without
+            targets, as a data frame of the type of `table` (else a mapping of columns to arrays).
+            It returns numbers, or probabilities (rows, classes) of the sorted classes.
         made: number of synthetic rows; by default twenty for each training row, at most 100,000.
         validation: a separate table, instead of a share of `table`.
         test: a separate table for the test, instead of a share of `table`.
         callbacks: callbacks of the training loop.
         progress: show the work on stderr (see `fit`).
-        config: sections and keys of a config by name (see `fit`), such as
-            ``model={"hidden": [32]}``.
+        config: sections of a config by name (see `fit`), such as ``model={"hidden": [32]}``.
 
     >>> teacher, _ = fit("penguins", seed=1, training={"epochs": 20})
     >>> student, result = distill(
@@ -311,7 +309,7 @@ def distill(
     >>> student.mlp.sizes[1:], sorted(result.spreads["test"])
     ((16, 3), ['direct', 'teacher'])
 
-    Raises: as `fit`, and UsageError for predictions that are not finite or have another shape.
+    Raises: as `fit`; UsageError for predictions that are not finite, or have a wrong shape.
     """
     if made is not None:
         made = Limits(at_least=0, whole=True).check("distill: made", made)
@@ -319,7 +317,7 @@ def distill(
     if not isinstance(teacher, Model) and not callable(teacher):
         raise UsageError(
             f"distill: predict must be a model, a run or a function (got {quoted(predict)}); write "
-            f"{DISTILL_EXAMPLE}"
+            "mlpengine.distill(table, target='price', predict=model)"
         )
     given = {"validation": validation, "test": test}
     one = as_config(config)
@@ -348,7 +346,7 @@ def distill(
 
 
 def _with_columns_of(teacher: Teacher) -> ConfigFile:
-    """Return a student's config that drops no numbers that its teacher reads."""
+    """Return a student's config that keeps the number columns that its teacher reads."""
     file, table = teacher.data.file, teacher.data.tables.parts["train"][0]
     drop = list(file.config.data.drop)
     for name in teacher.reads(drop):
@@ -383,7 +381,7 @@ def _measured(
         metrics=measured.metrics,
         spreads=measured.spreads,
         remarks=[*dict.fromkeys([*data.tables.remarks, *told, *map(str, of_columns)])],
-        verdicts=joint_list(file, of_data, of_run, measured),
+        verdicts=merged_verdicts(file, of_data, of_run, measured),
         decided=decided,
         trained=FitParts(data, model, fitted, measured.last),
     )
@@ -396,9 +394,9 @@ def loaded_data(
     *,
     warm_start: Model | None = None,
 ) -> LoadedData:
-    """Return the data of a config, with some parts as tables in memory.
+    """Return the data of a config; `tables` has parts in memory, such as "train".
 
-    `fitted` and `warm_start` are as in `load_data`.
+    `fitted` and `warm_start` are the arguments `preprocessor` and `warm_start` of `load_data`.
     """
     if warm_start:
         fitted = warm_start.preprocessor
@@ -449,7 +447,7 @@ def _config(
     warned: list[str] = []
     if proposing and not own.get("stream"):
         detected = None
-        with suppress(ConfigError, DataError):  # the check below, or training, reports it
+        with suppress(ConfigError, DataError):  # raised again by the check below or in training
             checked = checked_sections({"data": deepcopy(own)}, name)
             reading, data = reading_of(checked), checked.config.data
             how = reading.to_dict()
@@ -494,7 +492,7 @@ def checked_sections(sections: dict[str, Any], name: str = NAME) -> ConfigFile:
 def _check_call(
     table: Any, target: Any, given: Mapping[str, Any], config: Mapping[str, Any], where: str
 ) -> None:
-    """Raise UsageError, with the right call, unless tables have columns and targets are names."""
+    """Raise UsageError for unknown arguments, tables without columns, and targets without names."""
     for key in config.keys() - Config.__dataclass_fields__.keys():
         meant = "target" if key in ("y", "label") else OTHER_NAMES.get(key, key)
         if where == NAME and (near := suggestion(meant, signature(fit).parameters)):
@@ -516,7 +514,7 @@ def _check_call(
 
 
 def as_config(value: Any) -> Any:
-    """Return a Python value as configs write it."""
+    """Return a Python value as plain values for a config: lists for tuples and arrays."""
     if isinstance(value, Mapping):
         return {str(key): as_config(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

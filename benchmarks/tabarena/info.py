@@ -1,4 +1,4 @@
-"""What TabArena shows about mlpengine; dates are those of the run that is submitted."""
+"""Facts about mlpengine that TabArena shows; the dates are dates of the submitted run."""
 
 from tabarena.models._method_metadata import MethodMetadata
 from tabarena.systems._system_info import SystemInfo

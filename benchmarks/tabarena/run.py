@@ -1,4 +1,4 @@
-"""Run mlpengine in TabArena's own harness, on tables that ship with packages.
+"""Run mlpengine in the harness of TabArena, on tables of scikit-learn.
 
 ``python benchmarks/tabarena/run.py`` (in an environment with tabarena and mlpengine) prints the
 error of TabArena's metric and the seconds that the harness measured, for 20 % of the rows.
@@ -17,7 +17,7 @@ TABLES = {
     "load_wine": ("multiclass", "log_loss"),
     "load_diabetes": ("regression", "root_mean_squared_error"),
 }
-"""Functions of scikit-learn with the kind of the problem and the board's metric for it."""
+"""Functions of scikit-learn that return a table, with the problem type and TabArena's metric."""
 
 
 def measure(name: str, **options: Any) -> tuple[float, float]:

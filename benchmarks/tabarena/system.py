@@ -11,9 +11,9 @@ GROUP = "mlpengine group"
 
 
 class MlpengineSystemModel(ExternalSystemModel):
-    """The networks and linear models that ``mlpengine.fit`` proposes for a table.
+    """The default model of ``mlpengine.fit``.
 
-    Its preprocessing and its folds are its own: by group or by time where the task has them.
+    mlpengine does the preprocessing and makes the folds: by group or time if the task has them.
     """
 
     def _fit_system(

@@ -1,7 +1,7 @@
-"""Backends of tape programs: rules that replace the NumPy rules of ops.
+"""Backends of tape programs: functions that replace the NumPy implementation of ops.
 
-A rule is a function ``rule(*arrays, out=..., **work)`` that yields calls.  Rules are chosen by op
-and direction when a program is bound to arrays, not when it runs.
+A rule (an implementation of an op) is a function ``rule(*arrays, out=..., **work)`` that yields
+calls.  Rules are chosen once, when a program is bound to arrays.
 """
 
 from collections.abc import Callable
@@ -15,13 +15,13 @@ Rule = Callable[..., Calls]
 
 
 class Backend(NamedTuple):
-    """A backend: `find` returns its rule for an op and a direction, or None."""
+    """A backend; ``find(op, "forward")`` or ``find(op, "backward")`` returns a rule or None."""
 
     name: str
     find: Callable[[GradOp, Direction], Rule | None] = lambda op, direction: None
 
     def rule(self, op: GradOp, direction: Direction) -> Rule:
-        """Return this backend's rule for `op`, or else the rule of the op."""
+        """Return this backend's rule for `op`; if there is none, the op's NumPy rule."""
         own: Rule = getattr(op, direction)
         return self.find(op, direction) or own
 

@@ -1,7 +1,7 @@
-"""Rules of element-wise ops as fused NumExpr kernels, from the formulas of the ops.
+"""Element-wise ops as NumExpr kernels, made from the formulas of the ops.
 
 Constants are arrays with the dtype of the operands, because a Python float would promote a float32
-expression to float64.  NumExpr compiles the kernels when a program is bound to arrays.
+expression to float64.  Kernels are compiled when a program is bound to arrays.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ def _kernel(expression: str, names: tuple[str, ...], dtype: np.dtype[Any]) -> Ca
 
 
 def fused(formula: Expr, out: Array, given: Mapping[Expr, Array]) -> Calls:
-    """Yield the call that evaluates `formula` over `given` into `out`."""
+    """Yield the call that writes `formula` to `out`; `given` maps its variables to arrays."""
     leaves = [n for n in order([formula], given) if n in given or n.number is not None]
     names = {n: f"a{i}" for i, n in enumerate(leaves)}
     text = numexpr_text(formula, names)
@@ -66,7 +66,7 @@ def _backward(op: Elementwise, *residuals: Array, out: Slots, **work: Array) -> 
 
 
 def find_rule(op: GradOp, direction: Direction) -> Callable[..., Calls] | None:
-    """Return the fused rule of an op if NumPy needs several calls and NumExpr has all functions."""
+    """Return the NumExpr rule of an op; None if NumPy needs one call, or a function is missing."""
     if not isinstance(op, Elementwise):
         return None
     f = op.formulas

@@ -1,4 +1,4 @@
-"""The update of an optimizer as data, for all backends but NumPy."""
+"""Formulas and settings of an optimizer's update, for all backends."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from mlpengine.formula import Expr
 
 
 class ParameterRange(NamedTuple):
-    """A range of parameters, and factors of the step's learning rate and weight decay for it."""
+    """A range of parameters, and its factors of learning rate and weight decay."""
 
     start: int
     stop: int
@@ -19,12 +19,12 @@ class ParameterRange(NamedTuple):
 
 
 class Update(NamedTuple):
-    """The result of `Optimizer.describe_update`.
+    """An optimizer's update, made by `Optimizer.describe_update`.
 
     Attributes:
-        numbers: numbers of a step, such as bias corrections, by name, as formulas of ``lr``, the
-            step ``t`` from 1, and `hyper`.
-        outputs: new moments and the new parameter ``p``, by name, as formulas of the old moments,
+        numbers: scalars of a step by name, such as a scaled learning rate; formulas of ``lr``, the
+            step's number ``t`` from 1, and `hyper`.
+        outputs: new moments and the new parameter ``p`` by name; formulas of the old moments,
             ``p``, the gradient ``g``, `hyper` and `numbers`.
         params: the flat vector of parameters.
         moments: flat vectors by name.
@@ -49,12 +49,12 @@ class Update(NamedTuple):
 
     @property
     def decayed(self) -> list[tuple[int, int]]:
-        """Starts and stops of the ranges of parameters that decay."""
+        """(start, stop) of each range of parameters with weight decay."""
         return [(run.start, run.stop) for run in self.ranges if run.weight_decay]
 
     @property
     def is_plain(self) -> bool:
-        """Whether all parameters have one learning rate, and one weight decay or none."""
+        """Whether no range has a factor of its own: lr is 1, and weight_decay is 0 or 1."""
         return all(run.lr == 1 and run.weight_decay in (0, 1) for run in self.ranges)
 
 
@@ -64,9 +64,9 @@ def largest_factor(ranges: Sequence[ParameterRange]) -> float:
 
 
 def largest_update(dtype: "np.dtype[np.floating]", ranges: Sequence[ParameterRange]) -> float:
-    """Return the largest valid product of a step's learning rate and gradient norm, by dtype.
+    """Return the maximum of learning rate * gradient norm in a valid step.
 
-    A step with a larger product is refused, because weights or momentum would overflow; momentum
+    A step with a larger product is an error, because weights or momentum would overflow; momentum
     can grow to a hundred gradients.  The learning rate does not include the factors of `ranges`.
     """
     return float(np.finfo(dtype).max) / 1024 / largest_factor(ranges)

@@ -1,7 +1,7 @@
 """Values of a generated program: each write to an array makes a new value.
 
-Arrays of a program share memory at different times.  With a `MatrixValue` for each write, kernels
-can be fused and reordered by their operands, whatever memory NumPy uses.
+In NumPy, the same memory holds several arrays, one after another.  Here, each write makes a new
+`MatrixValue`.  So kernels can be fused and reordered before values get their places in memory.
 """
 
 import re
@@ -19,22 +19,22 @@ from mlpengine.ops import Dropout
 
 
 class UnsupportedError(Exception):
-    """An instruction has no compiled rule; NumPy computes it."""
+    """An op cannot be compiled; NumPy runs the op instead."""
 
 
 Origin = Literal["parameters", "rows", "sums"]
-"""Origin of a value: from parameters alone, from rows of a batch, or from sums over all rows."""
+"""Origin of a value: computed from parameters only, from rows, or from sums over all rows."""
 
 
 class Batch(NamedTuple):
-    """The arrays of a program that belong to the rows of a batch.
+    """The size of a batch, and the arrays that hold its rows.
 
     Attributes:
         rows: number of rows.
-        gathered: buffers of inputs, targets and weights, or empty if they are unknown.
+        gathered: buffers of inputs, targets and sample weights; empty if they are unknown.
         parameters: the flat vector of all parameters.
-        scalar: whether the program becomes statements on single numbers; integers are then stored
-            as real numbers.
+        scalar: whether the program becomes scalar code for exports; integers are then stored as
+            real numbers.
     """
 
     rows: int
@@ -43,16 +43,16 @@ class Batch(NamedTuple):
     scalar: bool = False
 
     def kind_of(self, leaf: Array) -> Origin:
-        """Return the origin of an array that the program does not write."""
+        """Return the origin of an array that the program only reads."""
         given = [array for array in self.gathered if array is not None]
         if given:
             return "rows" if address_of(leaf) in map(address_of, given) else "parameters"
-        if self.parameters is not None and _share_memory(leaf, self.parameters):
+        if self.parameters is not None and np.may_share_memory(leaf, self.parameters):
             return "parameters"
         return "rows" if leaf.ndim > 1 and self.times(len(leaf)) else "parameters"
 
     def times(self, rows: int) -> int:
-        """Return how many of `rows` rows belong to each row of the batch, or 0."""
+        """Return `rows` / rows of the batch, or 0 if there is a remainder."""
         times, others = divmod(rows, max(self.rows, 1))
         return 0 if others else times
 
@@ -64,10 +64,10 @@ class MatrixValue:
     Attributes:
         written: whether a kernel computes the value.
         final: whether the value must be in `array` after the program has run.
-        padded: whether the value lies in the program's workspace, not in `array`.
-        short: whether rows follow each other without padding to whole vectors (see `is_short`).
-        stored: whether the value is in memory, not only in registers.
-        mask: the op, if the value is the mask of a dropout; memory then holds the random bytes.
+        padded: whether the value is in the program's own memory, and not in `array`.
+        short: whether several rows share a vector register, without padding (see `is_short`).
+        stored: whether the value is in memory, and not only in registers.
+        mask: the op, if the value is a dropout mask; memory then holds the mask's random bytes.
         kind: the origin of the value.
     """
 
@@ -106,23 +106,23 @@ class MatrixValue:
 
 
 def is_short(columns: int, lanes: int) -> bool:
-    """Return whether several rows of `columns` entries fill a vector exactly."""
+    """Return whether a vector of `lanes` numbers is exactly several rows of `columns` numbers."""
     return 0 < columns < lanes and lanes % columns == 0
 
 
 def padded_length(columns: int, lanes: int) -> int:
-    """Return `columns`, rounded up to whole vectors."""
+    """Return `columns`, rounded up to a multiple of `lanes`."""
     return -(-columns // lanes) * lanes
 
 
 @dataclass(eq=False, repr=False)
 class Values:
-    """The values of a list of instructions, read in order.
+    """All values of a program, collected from its instructions in order.
 
     Attributes:
-        names: C names by address.
+        names: C names of arrays by address.
         batch: the batch of the program; None if rows do not matter.
-        reshaped: pairs of values with the same numbers in two shapes.
+        reshaped: pairs (value, copy): the copy has the same numbers in another shape.
     """
 
     names: Mapping[int, str]
@@ -132,7 +132,7 @@ class Values:
     _current: list[MatrixValue] = field(default_factory=list)
 
     def read(self, array: Array) -> MatrixValue:
-        """Return the value that `array` holds; for one axis, it may be a matrix of one column."""
+        """Return the value in `array`; a vector may be a matrix (1, n) or (n, 1)."""
         _require_plain(array)
         fresh = MatrixValue(self._name("x", array), array.reshape(array.shape or 1))
         other = None
@@ -143,7 +143,7 @@ class Values:
                     return value
                 other = other or value
             elif value.overlaps(fresh) and array.nbytes:
-                raise UnsupportedError(f"{array.shape} reads a part of {value!r}")
+                raise UnsupportedError(f"an array {array.shape} is only a part of {value!r}")
         if other is not None:
             fresh.written, fresh.kind = True, other.kind
             self.reshaped.append((other, fresh))
@@ -152,11 +152,11 @@ class Values:
         return self._add(fresh)
 
     def read_each(self, arrays: Iterable[Array | None]) -> list[Any]:
-        """Return the values that `arrays` hold, and None for a missing array."""
+        """Return the value in each array; None for None."""
         return [None if array is None else self.read(array) for array in arrays]
 
     def write(self, array: Array | None, role: str, kind: Origin | None = None) -> MatrixValue:
-        """Return a new value for `array`; if `kind` is rows, a vector becomes a column."""
+        """Return a new value for `array`; if `kind` is rows, a vector (n,) becomes (n, 1)."""
         assert array is not None
         _require_plain(array)
         shape = array.shape or (1,)
@@ -168,29 +168,29 @@ class Values:
         return self._add(fresh)
 
     def make(self, shape: tuple[int, ...], like: MatrixValue, role: str) -> MatrixValue:
-        """Return a new value of `shape` in no array, with the dtype and kind of `like`."""
+        """Return a new value that is in no array of the caller, with dtype and kind of `like`."""
         array = np.empty(shape, like.array.dtype)  # its memory is not used
         value = MatrixValue(f"{role}{len(self.all)}", array, written=True, kind=like.kind)
         self.all.append(value)
         return value
 
     def count(self, value: MatrixValue) -> int:
-        """Return the number of rows of the batch if a value depends on rows, else 1."""
+        """Return the number of rows of the batch if `value` has rows of the batch, otherwise 1."""
         if value.kind != "rows":
             return 1
         if self.batch is None:
             return len(value.array)
         if not self.batch.times(len(value.array)):
-            raise UnsupportedError(f"{value!r}, in other rows than the batch's")
+            raise UnsupportedError(f"{value!r}: its rows are not the rows of the batch")
         return self.batch.rows
 
     def finish(self, output: Array | None = None) -> None:
-        """Set `final`: only `output` must be in the caller's array, or all current values."""
+        """Mark the value of `output` as final; if `output` is None, all current values."""
         for value in self.current():
             value.final = output is None or value.address == address_of(output)
 
     def is_current(self, value: MatrixValue) -> bool:
-        """Return whether `current` contains a written value; fast for a recent one."""
+        """Return whether `current` contains a written value; fast if the value is recent."""
         held = any(other is value for other in reversed(self._current))
         return held and all(copy is not value for _, copy in self.reshaped)
 
@@ -200,12 +200,12 @@ class Values:
         return [value for value in self._current if value.written and value not in copies]
 
     def place(self, lanes: int, any_length: Iterable[MatrixValue]) -> None:
-        """Set `padded` and `short`, the places of written values.
+        """Set `padded` and `short` of all written values.
 
-        A final value may stay in its array if its rows are whole vectors, or if it is in
-        `any_length`, because its kernels accept rows of any length.  All other values are in the
-        workspace, because kernels may run in another order than in NumPy, where such arrays share
-        memory.  No two final values share memory.
+        A final value is in the caller's array if its rows are whole vectors of `lanes` numbers, or
+        if it is in `any_length` (its kernels accept rows of any length).  All other values are in
+        the program's own memory: kernels may run in another order than NumPy's calls, and could
+        overwrite an array that is still needed.  No two final values share memory.
         """
         exceptions = set(any_length)
         for value in self.all:
@@ -231,8 +231,3 @@ def _require_plain(array: Array) -> None:
         raise UnsupportedError("arrays must be contiguous")
     if array.dtype not in (np.float32, np.float64, np.int64):
         raise UnsupportedError(f"dtype {array.dtype}")
-
-
-def _share_memory(array: Array, other: Array) -> bool:
-    first, second = address_of(array), address_of(other)
-    return first < second + other.nbytes and second < first + array.nbytes

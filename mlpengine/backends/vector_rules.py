@@ -1,4 +1,4 @@
-"""Element-wise rules of the compiled backend, from the formulas of the ops."""
+"""Formulas of element-wise ops, for the compiled backend and exports."""
 
 from collections.abc import Collection, Mapping
 
@@ -9,14 +9,14 @@ from mlpengine.ops.op import Direction
 
 
 class VectorRule:
-    """Formulas of outputs by name: ``y``, or ``dx`` for an operand ``x``; `given` are operands."""
+    """The formulas of an op: ``y`` in forward, ``dx`` and so on in backward; `given`: variables."""
 
     def __init__(self, given: Mapping[str, Expr], outputs: Mapping[str, Expr]) -> None:
         self.given, self.outputs = given, outputs
 
     @cached_property
     def reads(self) -> tuple[str, ...]:
-        """Names of the operands that the outputs depend on."""
+        """Names of the variables that the outputs depend on."""
         nodes = set(order(self.outputs.values(), self.given.values()))
         return tuple(name for name, node in self.given.items() if node in nodes)
 
@@ -30,14 +30,14 @@ class VectorRule:
         return VectorRule(self.given, {n: f for n, f in self.outputs.items() if n in names})
 
     def steps(self, names: Mapping[str, str], prefix: str = "") -> list[tuple[str, Expr]]:
-        """Return the outputs in steps (see `in_steps`); intermediate names begin with `prefix`."""
+        """Return the assignments that compute the outputs; new names begin with `prefix`."""
         given = {self.given[name]: names[name] for name in self.reads}
         outputs = {names[name]: formula for name, formula in self.outputs.items()}
         return in_steps(outputs, given, prefix or f"{next(iter(outputs))}_t")
 
 
 def find_rule(op: GradOp, direction: Direction) -> VectorRule | None:
-    """Return the compiled rule of `op`, or None."""
+    """Return the formulas of `op`; None if it is not element-wise."""
     if isinstance(op, Dropout):
         given, out = ("dy", "dx") if direction == "backward" else ("x", "y")
         values = {given: variable(given), "mask": variable("mask")}

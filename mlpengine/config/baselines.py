@@ -1,5 +1,6 @@
 """Comparison of a model with baselines, on rows that did not train the model."""
 
+from math import nan
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,15 +15,16 @@ from mlpengine.models.task import OUT_OF_FOLD, PART_PHRASES, Classification, Spl
 from mlpengine.settings import Fix, NetworkSettings, TrainingSettings
 from mlpengine.settings.base import options_of
 from mlpengine.settings.network import OWN_OPTIONS
+from mlpengine.settings.training import LINEAR
 
 SCORED, SCORED_VALUES = 10_000, 1 << 24
-"""Maximum evenly spaced rows, and maximum output values of these rows, for errors and charts."""
+"""Maximum rows, evenly spaced, and maximum output values of these rows, for metrics and charts."""
 
 WORK = 5e8
-"""Maximum multiplications of a linear prediction right after training, about 0.1 s."""
+"""Maximum multiplications for the linear prediction right after training, about 0.1 s."""
 
 COMPARED, COMPARED_WORK = 2_000, 1.5e8
-"""Maximum rows, and maximum multiplications of the linear prediction, for the verdict."""
+"""Maximum rows, and maximum multiplications of the linear prediction, in `linear_comparison`."""
 
 
 class ScoredRows(NamedTuple):
@@ -47,11 +49,11 @@ def scored_rows(
     test: bool = True,
     most: int = SCORED,
 ) -> ScoredRows:
-    """Return up to `most` rows, if possible rows that did not train the model.
+    """Return up to `most` rows of one part, evenly spaced.
 
-    They are test rows; without test rows, out-of-fold rows; without folds, validation or training
-    rows.  `test=False` excludes the test rows.  `known` has name, rows and outputs of a part, if
-    already computed.
+    The part is the first that exists: test (unless `test=False`), out-of-fold rows (if there are
+    folds), validation, training.  `known` has name, rows and outputs of a part, if already
+    computed.
     """
     parts, folds = data.parts, data.folds
     order = ("test", "train") if folds is not None else ("test", "validation", "train")
@@ -77,10 +79,9 @@ def score_of(
 ) -> dict[str, Any]:
     """Return the metrics of the model, and of a linear and a constant prediction.
 
-    For a student, the metrics of its teacher and of a directly trained network follow the model's
-    metrics.  Standard errors are scaled from the scored rows to all rows of the part.  A
-    `threshold` decides the classes of all predictions; without a threshold, the likeliest class
-    is predicted.
+    For a student (see `distill`), the metrics of its teacher and of a directly trained network are
+    included.  Standard errors are for all rows of the part, not only for the scored rows.  All
+    predictions use the `threshold`; without a threshold, the class with the highest probability.
     """
     task, train, folds = data.task, data.parts["train"], data.folds
     if isinstance(task, Classification) and threshold is not None:
@@ -117,8 +118,9 @@ def linear_comparison(data: LoadedData, mean: NetworkMean) -> BaselineScore | No
     """Compare a model with a linear model, for a verdict, on out-of-fold or validation rows.
 
     Returns None without such rows, for a linear model, and for predictions that are not finite.
-    Test rows are not used: the verdict leads to a fix, and the test score would no longer be
-    independent.  The fix replaces the model by a linear model, or adds a linear model to each fold.
+    Test rows are not used: a user who applies the fix would choose the model by its test score.
+    The fix replaces the model by a linear model, or adds a linear model to each fold.  An ensemble
+    with a linear model is not compared; only its own score is measured.
     """
     config = data.file.config
     if (data.folds is None and "validation" not in data.parts) or not config.model.hidden:
@@ -126,6 +128,11 @@ def linear_comparison(data: LoadedData, mean: NetworkMean) -> BaselineScore | No
     scored = scored_rows(data, mean, test=False, most=COMPARED)
     if not np.isfinite(scored.output).all():
         return None
+    members = config.training.fold_members
+    if LINEAR in members:
+        name = baselines.compared_metrics(data.task)[0]
+        value = data.task.metric(name, scored.output, scored.rows)
+        return BaselineScore(name, PART_PHRASES[scored.part], value, nan, nan, nan)
     score = score_of(data, scored, COMPARED_WORK)
     metric, rows = score["metric"], score["predictions"]
     if "linear" not in rows:
@@ -136,9 +143,7 @@ def linear_comparison(data: LoadedData, mean: NetworkMean) -> BaselineScore | No
         linear_model = {"network": "mlp", **own, **linear_model}
     fix = [Fix(NetworkSettings, name, value) for name, value in linear_model.items()]
     if config.training.folds:
-        members = config.training.fold_members or ["plain"]
-        several = Fix(TrainingSettings, "members", (*members, "linear"))
-        fix = [] if "linear" in members else [several]
+        fix = [Fix(TrainingSettings, "members", (*(members or ["plain"]), LINEAR))]
     value, linear, constant = (
         rows[who][metric]["value"] for who in ("model", "linear", "constant")
     )

@@ -46,13 +46,13 @@ from mlpengine.training.transfer import TransferSet
 
 _log = logging.getLogger("mlpengine")
 
-CHANGED = "has changed since the run was trained; its test rows may be rows of the training"
-"""A remark on a data file of a run."""
+CHANGED = "has changed since the run was trained; its test rows may have been training rows"
+"""Warning about a data file of a run."""
 
 
 @dataclass(frozen=True, eq=False)
 class LoadedData:
-    """The rows of a config by part, ready for a network, with the task and the training loss."""
+    """The data of a config, ready for training: rows by part (such as train), task and loss."""
 
     file: ConfigFile
     tables: Tables
@@ -62,11 +62,11 @@ class LoadedData:
     given: TransferSet | None = None
     """A transfer set in memory, in place of the config's `data.transfer_set`."""
     warm_start: str | None = None
-    """`OTHER_ROWS` if the networks of a warm start may have trained on any of these rows."""
+    """`OTHER_ROWS` if the networks of a warm start may have been trained on some of these rows."""
 
     @cached_property
     def transfer(self) -> TransferSet | None:
-        """The predictions of a teacher, from which a student learns."""
+        """The predictions of a teacher that a student learns, if any."""
         name = self.file.config.data.transfer_set
         if self.given is not None or name is None:
             return self.given
@@ -95,11 +95,11 @@ class LoadedData:
 
     @property
     def batch_size(self) -> int:
-        """Rows of a step."""
+        """Number of rows of a step."""
         return step_rows(self.file.config.training.batch_size, len(self.parts["train"]), self.folds)
 
     def recorded(self, model: Model, measured: Measured) -> Model:
-        """Return a model with the record of its training, and rows for `explain_row`."""
+        """Return the model with a record of its training, and with rows for `explain_row`."""
         table, rows = self.tables.parts["train"]
         some = rows[evenly_spaced(len(rows), MEAN_ROWS)]
         model = model.with_background(table.select(model.preprocessor.columns).rows(some))
@@ -129,9 +129,9 @@ def load_data(
 ) -> LoadedData:
     """Read the data of a config.
 
-    A given `preprocessor`, of a checkpoint or of the model `warm_start`, is used instead of fitting
-    one.  Warnings tell how the rows differ from the rows of the warm start.  `tables` is the result
-    of an earlier `read_tables`.
+    A preprocessor is fitted, unless `preprocessor` is given or the model `warm_start` has one.
+    Warnings tell how the rows differ from the rows that trained the model `warm_start`.  `tables`
+    is the result of an earlier `read_tables`.
 
     Raises: ConfigError if settings do not fit the data or each other; DataError.
     """
@@ -201,7 +201,7 @@ def fingerprints(parts: Mapping[str, Split]) -> dict[str, int]:
 def load_run_data(run: Path, preprocessor: Preprocessor | None, command: str = "") -> LoadedData:
     """Read the data of a run again, and warn of files that have changed since its training.
 
-    Raises: UsageError if the run has no config; `command` is one that also takes a file of rows.
+    Raises: UsageError if the run has no config; the message advises `command` with a file of rows.
     """
     advice = f"; say which rows to use: mlpengine {command} {pasted(run)} FILE" if command else ""
     file = load_config(resolved_config(run, advice))
@@ -247,8 +247,8 @@ def trainer_of(
 ) -> Trainer:
     """Return the trainer of a config.  `warm_start` has the initial weights, if any.
 
-    Several `ranks` share the work of training; each calls this function.  `members` and
-    `ensemble_weights` continue an earlier training (`Trainer`).
+    MPI `ranks` share the work of training; each rank calls this function.  `members` and
+    `ensemble_weights` continue an earlier training (see `Trainer`).
     """
     file, parts, transfer = data.file, data.parts, data.transfer
     config, train, calibration_set = file.config, parts["train"], None
@@ -287,7 +287,7 @@ PLACES: Mapping[tuple[str, ...], KeyPath] = {
     ("training", "optimizer"): ("optimizer",),
     ("training", "schedule"): ("schedule",),
 }
-"""Key paths of settings that a config has in another section than `RunSettings`."""
+"""Paths of settings in `RunSettings` with their paths in a config, where these differ."""
 
 
 @contextmanager

@@ -16,10 +16,10 @@ class TableCheck(NamedTuple):
     """The columns of a table, and their problems.
 
     Attributes:
-        facts: columns with types, missing values and ranges; classes, leaks, duplicate rows.
-        dropped: the columns that training leaves out, each with a reason found in the data, or "".
+        facts: types, missing values and ranges of columns; classes, leaks, duplicate rows.
+        dropped: the columns that training leaves out, each with the reason in the data, if any.
         warnings: a line for each problem of a column that is not dropped, and for each dropped
-            column that is the target in another coding.
+            column that encodes the target.
     """
 
     facts: Profile
@@ -39,7 +39,7 @@ class TableCheck(NamedTuple):
         kind = None if data.task == "auto" else data.task
         if data.event is not None:
             rows, kind = rows.drop([data.event]), "survival"
-        earlier = history_of(file).names  # an earlier target is no leak
+        earlier = history_of(file).names  # lags of the target are no leaks
         facts = profile(rows, targets, task=kind, trusted=earlier, progress=progress)
         used = (data.weight, data.exposure)
         facts = replace(facts, drop={n: why for n, why in facts.drop.items() if n not in used})
@@ -87,5 +87,5 @@ def reasons(file: ConfigFile, facts: Profile) -> dict[str, str]:
         if name:
             shown[name] = f"{use} of the split"
     if data.split.time in dates - {*data.drop}:
-        shown[data.split.time] += "; its place in day, week and year is a feature"
+        shown[data.split.time] += "; its hour, weekday and season are features"
     return shown

@@ -34,7 +34,7 @@ from mlpengine.settings import FeatureSettings, Fix
 from mlpengine.training.measure import Measured
 
 
-def joint_list(
+def merged_verdicts(
     file: ConfigFile,
     of_data: Iterable[Verdict],
     of_run: Iterable[Verdict],
@@ -42,8 +42,8 @@ def joint_list(
 ) -> Verdicts:
     """Return the verdicts on data and run as one list, warnings first, then notes.
 
-    Silenced verdicts are left out.  If both report an outlier, only the data's verdict stays,
-    because it names the cell.  A student that equals its teacher does not underfit.
+    Silenced verdicts are left out.  Of two verdicts ``outlier``, the verdict on the data stays: it
+    names the cell.  A student that equals its teacher has no verdict ``underfitting``.
     """
     of_data = [*of_data]
     twice = {one.name for one in of_data} & {"outlier"}
@@ -55,7 +55,7 @@ def joint_list(
 
 
 def cell_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
-    """Return a verdict for each column with unusual cells: outliers, codes, texts, other units."""
+    """Return verdicts on outliers, codes for missing values, numbers as texts, and two units."""
     if file.config.data.stream:
         return []  # reading one column would read the whole file
     table, rows = tables.parts["train"]
@@ -93,10 +93,11 @@ def cell_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
             fix, no_fix = [], "the cell must be checked"  # a filter would leave out missing values
         verdicts.append(Verdict("outlier", None, "One cell is far off", evidence, cell.times,
                                 OUTLIER_DISTANCE, advice, fix, no_fix))  # fmt: skip
-    return [*verdicts, *_of_texts(tables), *_of_validation(tables), *_of_target(tables)]
+    verdicts += [*_text_verdicts(tables), *_validation_verdicts(tables)]
+    return [*verdicts, *_target_verdicts(tables)]
 
 
-def _of_texts(tables: Tables) -> list[Verdict]:
+def _text_verdicts(tables: Tables) -> list[Verdict]:
     """Return a verdict for each column of texts that are numbers with units or other marks."""
     table, rows = tables.parts["train"]
     verdicts = []
@@ -116,7 +117,7 @@ def _of_texts(tables: Tables) -> list[Verdict]:
     return verdicts
 
 
-def _of_validation(tables: Tables) -> list[Verdict]:
+def _validation_verdicts(tables: Tables) -> list[Verdict]:
     """Return a verdict for each column that is constant in training, but not in validation."""
     table, rows = tables.parts["train"]
     other, others = tables.parts.get("validation", (table, rows))
@@ -142,8 +143,8 @@ def _of_validation(tables: Tables) -> list[Verdict]:
     return verdicts
 
 
-def _of_target(tables: Tables) -> list[Verdict]:
-    """Return a verdict on a target of numbers in two units."""
+def _target_verdicts(tables: Tables) -> list[Verdict]:
+    """Return a verdict if the numbers of the target seem to have two units."""
     task, target = tables.preprocessor.task, tables.preprocessor.target
     if task != "regression" or target is None or len(target.columns) != 1:
         return []
@@ -168,7 +169,7 @@ def _of_target(tables: Tables) -> list[Verdict]:
 def column_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
     """Return a verdict for each column, used or dropped, that explains nearly all of the target.
 
-    A single feature is used on purpose, so there is no verdict on it.
+    There is no verdict on the only feature of a table: it is used on purpose.
     """
     task, target = tables.preprocessor.task, tables.preprocessor.target
     if target is None or len(target.columns) != 1 or task == "multilabel":
@@ -178,7 +179,7 @@ def column_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
     values = sample[target.columns[0]].values.astype(np.float64)  # codes of classes
     sample = tables.preprocessor.with_computed(sample)
     drop = [name for name in file.config.data.drop if name in sample]
-    earlier = tables.preprocessor.history.names  # an earlier target is no leak
+    earlier = tables.preprocessor.history.names  # lags of the target are no leaks
     used = tables.preprocessor.kinds
     used = used if len(used) > 1 else {}
     names = [name for name in [*used, *drop] if name not in earlier]

@@ -1,4 +1,4 @@
-"""The data of a student: a teacher's predictions for training rows and synthetic rows.
+"""Distillation: a small network, the student, learns to predict what a teacher predicts.
 
 A teacher is a model, or any function that predicts a table.
 """
@@ -38,13 +38,13 @@ from mlpengine.training.trainer import Trainer
 from mlpengine.training.transfer import SMALLEST_CHANCE, TRANSFER_FILE, TransferSet
 
 DIRECT_VALIDATION = 10
-"""One in this many training rows chooses the best epoch of the directly trained network."""
+"""Training rows per validation row of the directly trained network."""
 
 Predict = Callable[[Any], Any]
 """Function from rows without targets to numbers, or to probabilities of the sorted classes."""
 
 RowsOf = Callable[[str, Array], Array]
-"""Function from a column and row indices to the row indices that its cells are taken from."""
+"""Function from a column name and row indices to the rows from which the column is read."""
 
 
 STUDENT_SECTIONS = ("model", *TOP_SECTIONS, "training")
@@ -88,7 +88,7 @@ def student_config(file: ConfigFile, teacher: Model, rows: int, name: str) -> Co
 
 @dataclass(frozen=True, eq=False)
 class Teacher:
-    """A model or a function that labels the rows of a student.
+    """A model or a function with predictions that a student learns.
 
     `frames` are the caller's tables by part; a function gets rows of these tables.
     """
@@ -98,7 +98,7 @@ class Teacher:
     frames: Mapping[str, Any] = field(default_factory=dict)
 
     def transfer_set(self, made: int | None = None) -> TransferSet:
-        """Return predictions for training, `made` synthetic, and test or validation rows."""
+        """Return predictions for training, `made` synthetic, and test (or validation) rows."""
         data, train = self.data, self.data.parts["train"]
         transfer = TransferSet.of(
             data.tables.preprocessor,
@@ -120,7 +120,7 @@ class Teacher:
         return replace(transfer, beside={part: outputs})
 
     def reads(self, columns: Sequence[str]) -> list[str]:
-        """Return the columns that the teacher uses: permuting their cells changes predictions."""
+        """Return the columns that the teacher uses: permuting their values changes predictions."""
         plain, rng = self._predicted("train", lambda _, rows: rows), np.random.default_rng(0)
         read = []
         for name in columns:
@@ -147,11 +147,11 @@ class Teacher:
             return Residuals.of(validation.truth - predicted, predicted)
         return ClassSets.of(predicted, validation.truth)
 
-    def _label(self, mixed: SyntheticRows | None) -> tuple[Array, Array]:
-        """Return a student's targets and the teacher's predictions of training or `mixed` rows."""
+    def _label(self, synthetic: SyntheticRows | None) -> tuple[Array, Array]:
+        """Return a student's targets and the teacher's predictions for training (or these) rows."""
 
         def rows_of(column: str, rows: Array) -> Array:
-            return rows if mixed is None else rows[mixed.sources([column])[column]]
+            return rows if synthetic is None else rows[synthetic.sources([column])[column]]
 
         predicted, loss = self._predicted("train", rows_of), self.data.loss
         if not isinstance(loss, GaussianNll | Quantile | Survival) or loss.columns == 1:
@@ -273,11 +273,11 @@ def _form(loss: Loss) -> tuple[str, object]:
 def _drawn(
     loss: GaussianNll | Quantile | Survival, values: Array, rng: np.random.Generator
 ) -> Array:
-    """Draw targets (rows, targets) for predictions of a loss (rows, targets, predictions).
+    """Draw targets (rows, targets) from a teacher's predictions (rows, targets, predictions).
 
-    The expected loss of the drawn targets is least at the teacher's predictions.  Mean and
-    deviation, or a survival time, give one of two equally likely targets.  Quantiles give targets
-    with a uniform density between neighboring quantiles.
+    A student has the smallest expected loss on these targets if it predicts as the teacher.  For a
+    mean and a deviation, or a survival time, one of two equally likely targets is drawn.  For
+    quantiles, targets have a uniform density between neighboring quantiles.
     """
     if isinstance(loss, Survival):
         return loss.drawn(values, rng)

@@ -1,4 +1,4 @@
-"""The settings of verdicts' fixes, as overrides and as a commented config."""
+"""The fixes of verdicts as overrides of a config, and as a new config with comments."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -31,9 +31,9 @@ def as_overrides(settings: Mapping[str, Any]) -> list[Override]:
 
 
 def corrections(verdicts: Sequence[Verdict], file: ConfigFile) -> dict[str, Any]:
-    """Return the corrections of the data in the verdicts' fixes, by dotted key.
+    """Return the settings of the verdicts' fixes that correct the data, by dotted key.
 
-    If the task becomes classification, smooth members are left out; they predict only numbers.
+    If the task becomes classification, smooth members are removed: they predict only numbers.
     """
     settings = {k: value for k, (value, _) in combined_fix(verdicts).items() if k in CORRECTIONS}
     members = file.config.training.members
@@ -44,7 +44,7 @@ def corrections(verdicts: Sequence[Verdict], file: ConfigFile) -> dict[str, Any]
 
 
 def repairs(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
-    """Return settings to try, the likeliest first: all fixes together, then fixes one by one.
+    """Return settings to try in this order: all fixes of warnings together, then each fix alone.
 
     Corrections of the data are left out.
     """
@@ -64,11 +64,11 @@ PROPOSED = (
     *("model.dropout", "model.initializer", "optimizer", "schedule", "training.epochs"),
     *("training.batch_size", "training.clip_norm", "training.early_stopping", "training.freeze"),
 )
-"""Settings that are replaced together, by the values that `init` proposes."""
+"""Settings that `proposed_settings` replaces, all together."""
 
 
 def proposed_settings(data: LoadedData) -> dict[str, Any]:
-    """Return the `PROPOSED` settings, without values that the data's config already has."""
+    """Return the values of ``mlpengine init`` for `PROPOSED` settings, where the config differs."""
     rows = sum(data.tables.rows.values())
     run = recipe(str(data.tables.preprocessor.task), rows)
     training = plain(run.training)

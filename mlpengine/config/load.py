@@ -1,4 +1,4 @@
-"""Loading of a config file with overrides, and the error with every problem."""
+"""Load a config file with overrides; an error lists every problem."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -89,7 +89,7 @@ class ConfigFile:
 
     @contextmanager
     def errors_at(self, *path: str | int) -> Iterator[None]:
-        """Turn a UsageError in a ``with`` block into `wrong` at this key path."""
+        """Turn a UsageError of a ``with`` block into a ConfigError at this key path."""
         try:
             yield
         except UsageError as error:
@@ -174,7 +174,7 @@ def _apply(override: Override, document: Document) -> None:
             document.places[override.path] = (override.label, 0)
             document.report(override.path, f"{key} is a list: set it whole, as {key}=[...]")
             return
-        if not isinstance(below, dict):  # the section is missing, switched off, or a name alone
+        if not isinstance(below, dict):  # the section is missing, switched off, or only a name
             below = {"name": below} if isinstance(below, str) else {}
             section[key] = below
             document.places[override.path[:depth]] = (override.label, 0)

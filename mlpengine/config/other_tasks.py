@@ -1,4 +1,4 @@
-"""Settings for a target that may be times, counts, ordered classes or a series."""
+"""Settings that suit a target if it is a time, a count, an ordered class or a series."""
 
 import re
 from collections.abc import Sequence
@@ -8,10 +8,10 @@ from mlpengine.data.features import Profile
 from mlpengine.data.tables import Table
 
 EVENTS = {"event", "status", "dead", "died", "death", "failed", "churned", "censored"}
-"""Words in names of columns that tell whether an event was seen."""
+"""Words in the names of event columns (survival analysis)."""
 
 EXPOSURES = {"exposure", "insured", "population"}
-"""Words in names of columns of exposures."""
+"""Words in the names of exposure columns (insurance, epidemiology)."""
 
 ORDERS = (
     ("very low", "low", "medium", "moderate", "high", "very high"),
@@ -29,7 +29,7 @@ def other_settings(
 ) -> dict[str, str]:
     """Return settings of the section `data` as YAML, each with the condition under which it fits.
 
-    `facts` are of the columns that may be features, and `time` is the column that orders the rows.
+    `facts` describes the columns that may be features; `time` is the column that orders the rows.
     """
     if len(target) != 1 or facts.task == "survival":
         return {}
@@ -38,7 +38,7 @@ def other_settings(
     for order in ORDERS:
         if len(classes) > 2 and classes.keys() <= {*order}:
             listed = ", ".join(quoted_yaml(classes[one]) for one in order if one in classes)
-            proposed[f"classes: [{listed}]"] = "with loss: ordinal, if their order counts"
+            proposed[f"classes: [{listed}]"] = "with loss: ordinal, if the classes are ordered"
     if column.kind != "number":
         return proposed
     lowest, predicts_numbers = column.values[~column.missing].min(), facts.task == "regression"
@@ -48,12 +48,13 @@ def other_settings(
         value, words, other = quoted_yaml(one.name), {*_spaced(one.name).split()}, table[one.name]
         is_date = one.kind == "date" and not one.is_of_one_day
         if predicts_numbers and lowest > 0 and words & EVENTS and other.is_binary:
-            why = f"if {name} is a time until an event, and 1 means that it was seen (survival)"
+            why = f"if {name} is the time until an event, and 1 means that it happened (survival)"
             proposed[f"event: {value}"] = why
         elif column.is_integer and lowest == 0 and words & EXPOSURES and other.kind == "number":
-            proposed[f"exposure: {value}"] = f"with loss: poisson, if {name} counts events in it"
+            why = f"with loss: poisson, if {name} is a number of events in this exposure"
+            proposed[f"exposure: {value}"] = why
         elif (is_date or one.name == time) and predicts_numbers and one.distinct == facts.n_rows:
-            why = f"with split: {{time: {value}}}, if the rows are steps of a series"
+            why = f"with split: {{time: {value}}}, if the rows are a time series"
             proposed[f"lags: {{{name}: [1, 2, 3]}}"] = why
     return proposed
 

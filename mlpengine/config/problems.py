@@ -1,4 +1,4 @@
-"""Problems of a config as messages: pydantic's errors, with key paths and suggestions."""
+"""Messages about wrong configs, made from pydantic's errors."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from mlpengine.config.schema import Config
 from mlpengine.core.fields import Option
 from mlpengine.core.wording import nearest, suggestion
 from mlpengine.settings.base import EXPECTED, UNKNOWN, expected, options_of
-from mlpengine.settings.families import Family, Of
+from mlpengine.settings.families import EngineObject, Family
 
 
 def report_all(error: ValidationError, document: Document) -> None:
@@ -66,9 +66,12 @@ def report_all(error: ValidationError, document: Document) -> None:
 
 
 def _advice(path: KeyPath, value: Any, text: str, names: Sequence[str]) -> str:
-    """Return what to write instead of a value, or ""; `text` says what the value must be."""
+    """Return advice on what to write instead of `value`, or ""; `text` is the problem."""
     if isinstance(value, list):
         return _as_mapping(path, value) if EXPECTED["model_type"] in text else ""
+    is_bare = value is None or isinstance(value, bool)  # null and true without quotes
+    if is_bare and text.startswith("must be text (") and isinstance(path[-1], int):
+        return '; write "null"' if value is None else "; write it in quotes"
     if isinstance(value, int | float):
         if "less than 1" in text and 1 < value <= 100:
             return f"; it is a share: write {value / 100:g}"
@@ -101,11 +104,11 @@ VALUE_EXAMPLES = {
     ("model",): "{hidden: [64, 64]}",
     ("sweep", "space"): "{choice: [A, B]}, or for numbers {log: [0.0001, 0.1]}",
 }
-"""Examples of right values, by the start of a key path."""
+"""Examples of valid values, by the start of a key path."""
 
 
 def _as_mapping(path: KeyPath, value: list[Any]) -> str:
-    """Return what to write instead of a list if a section needs keys, or ""."""
+    """Return advice on what to write if a section is a list instead of a mapping, or ""."""
     if value and all(isinstance(one, dict) for one in value):
         return "; leave out the '- ' before its keys"
     right = next(
@@ -130,7 +133,7 @@ def _listed(text: str) -> str:
 
 
 def _real_path(loc: tuple[int | str, ...], data: Any) -> KeyPath:
-    """Return a key path without pydantic's parts for members of unions and for items."""
+    """Return the key path of an error; pydantic's location also has names of union members."""
     path: list[int | str] = []
     for place, key in enumerate(loc, 1):
         inside = isinstance(data, dict) and key in data
@@ -161,7 +164,7 @@ OTHER_NAMES = {
     "max_iter": "epochs",
     "random_state": "seed",
 }
-"""Keys by their names in scikit-learn and Keras."""
+"""Our keys, by names in scikit-learn and Keras."""
 
 
 def _unknown_key(path: KeyPath, data: Any) -> str:
@@ -232,7 +235,7 @@ def _options_at(path: KeyPath, data: Any) -> Mapping[str, Option]:
             if name is None:
                 return {}
             data = data[name]
-        family = next((one for one in parts if isinstance(one, Of)), None)
+        family = next((one for one in parts if isinstance(one, EngineObject)), None)
         whole = family.complete(data) if family else None
         if family and isinstance(whole, dict):
             options = options_of(family.member(whole))
@@ -247,7 +250,7 @@ def _members(kind: Any) -> Iterator[Any]:
     for one in _parts(kind):
         if isinstance(one, Family):
             yield from one.members
-        elif isinstance(one, Of):
+        elif isinstance(one, EngineObject):
             yield one.member({})
         elif _is_mapping(one):
             yield from _members(get_args(one)[1])
@@ -264,7 +267,7 @@ def _parts(kind: Any) -> Iterator[Any]:
     if get_origin(kind) is Annotated:
         base, *marks = get_args(kind)
         yield from marks
-        if not any(isinstance(one, Of) for one in marks):
+        if not any(isinstance(one, EngineObject) for one in marks):
             yield from _parts(base)
     elif get_origin(kind) in (Union, UnionType):
         for one in get_args(kind):

@@ -34,10 +34,10 @@ from mlpengine.settings.training import SMOOTH, MemberType, trained
 
 
 class Division(NamedTuple):
-    """The column that divides the rows, and its key in ``data.split``.
+    """The column that divides the rows, and its key in ``data.split``: group or time.
 
-    Rows with equal values in the column are a block and stay together.  `blocks` limits the folds.
-    `has_lags` tells whether rows have columns of earlier rows.
+    Rows with equal values in the column stay together.  `blocks` is the number of distinct values;
+    it limits the folds.  `has_lags` tells whether the table has columns of lags or windows.
     """
 
     key: str
@@ -49,7 +49,7 @@ class Division(NamedTuple):
     def of(cls, profile: Profile, key: str, name: str) -> "tuple[Profile, Division]":
         """Return the profile and the division.
 
-        The profile loses the column of the division, except a time column of dates.
+        The returned profile lacks the column `name`, unless this is a time column of dates.
         """
         column = next(column for column in profile.columns if column.name == name)
         division = cls(key, name, column.distinct)
@@ -74,7 +74,7 @@ SCHEMA_LINE = "# yaml-language-server: $schema="
 def fitting_division(
     profile: Profile, table: Table, division: Division, *, own_test: bool
 ) -> Division:
-    """Return the division; `blocks` is lowered until training rows have enough for the folds.
+    """Return the division; reduce `blocks` until each fold gets a block of training rows.
 
     `table` has the rows with a target; `profile` is the result of `Division.of`.
     """
@@ -106,9 +106,9 @@ def propose(
 
     `test` is a separate file for the final score, instead of a fifth of the rows.  With a
     `division`, `profile` is the result of `Division.of`.  The column `event` is not in `profile`.
-    `others` are the result of `other_settings`; they become comments.
-    Columns are dropped, with the reason, if they are the target in another coding or cannot be
-    learned from.  Columns that explain nearly all of the target stay, with a comment.
+    `others` is the result of `other_settings`; these settings become comments.
+    Columns with nothing to learn from, or with the target in another coding, are dropped with a
+    comment.  Columns that explain nearly all of the target are kept with a comment.
     """
     if not {column.name for column in profile.columns} - {*target, *profile.drop}:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in profile.drop.items())
@@ -154,15 +154,15 @@ def propose(
 
 
 MEANINGS = {
-    "plain": "networks",
-    "piecewise": "networks that read numbers by quantile bins",
-    "linear": "linear models",
-    "smooth": "small tanh networks",
+    "plain": "a network",
+    "piecewise": "a network with quantile-bin features",
+    "linear": "a linear model",
+    "smooth": "a small tanh network",
 }
 """The ensemble member types in words."""
 
 COMMENTS = {
-    ("data", "transform_target"): "auto: log of a skewed target, if a trial model predicts better",
+    ("data", "transform_target"): "log of a skewed target, if a trial model then predicts better",
     ("schedule", "cosine"): "lr falls to zero over the epochs",
     ("training", "early_stopping"): "the best epoch's weights are kept",
 }
@@ -210,28 +210,28 @@ def decisions(
     ]
     encoded, members = _encoding_and_members(profile, target, division)
     each = len(trained(members)) or 1
-    networks = f"{each * folds} networks of" if folds else "one network of"
-    hidden = "-".join(map(str, run.network.hidden)) + " units"
+    networks = f"{each * folds} networks with" if folds else "one network with"
+    hidden = f"hidden layers of {' and '.join(map(str, run.network.hidden))} units"
     epochs = plural(run.training.epochs, "epoch")
     keys = "training.folds, model.hidden, training.epochs"
     lines.append(f"{networks} {hidden}, up to {epochs} ({keys})")
     if members:
-        texts = (f"{MEANINGS[one]} ({one})" for one in members)
-        lines.append(f"ensemble of {', '.join(texts)}: training.members")
+        texts = (f"{one} ({MEANINGS[one]})" for one in members)
+        lines.append(f"models in each fold (training.members): {', '.join(texts)}")
     elif encoded:
-        lines.append("numbers also by quantile bins (data.encoding)")
+        lines.append("numbers also get quantile-bin features (data.encoding)")
     if division:
         kept = HOW[division.key]
         lines.append(f"{kept}: by {printable(division.name)} (data.split.{division.key})")
     elif dates := _dates(profile, target):
         lines.append(
-            f"rows are split at random; if you predict later ones, the newest rows should test: "
-            f"data.split.time: {_one_line(dates[0])}"
+            "the split is random; to predict the future, test on the newest rows instead "
+            f"(data.split.time: {_one_line(dates[0])})"
         )
     dropped = [name for name in profile.drop if name not in target]
     if dropped:
         shown = ", ".join(dropped[:5]) + (", ..." if len(dropped) > 5 else "")
-        lines.append(f"dropped: {_one_line(shown)} (data.drop; mlpengine check has the reasons)")
+        lines.append(f"columns left out (data.drop): {_one_line(shown)}; check prints the reasons")
     return lines
 
 
@@ -242,14 +242,14 @@ def _reading(profile: Profile, target: Sequence[str]) -> str:
     if column.kind not in ("number", "integer") or not 2 < column.distinct <= FEW_LEVELS:
         return ""
     if profile.task == "classification":
-        return f": {number}, taken for classes; data.task: regression predicts a number"
+        return f": {number}, read as classes; to predict a number, set data.task: regression"
     if profile.task == "regression":
-        return f": {number}, taken as they are; data.task: classification predicts classes"
+        return f": {number}, read as numbers; to predict classes, set data.task: classification"
     return ""
 
 
 def doubts(profile: Profile, target: Sequence[str]) -> list[str]:
-    """Return a line if a target with few distinct numbers may be classes or quantities."""
+    """Return a line if a target with few distinct numbers may be classes or a quantity."""
     counts, reading = profile.classes.values(), _reading(profile, target)
     alike = len(counts) > 0 and max(counts) <= 2 * min(counts)
     return [f"column {target[0]!r}{reading}"] if reading and not alike else []
@@ -263,9 +263,9 @@ def complete_config(
 ) -> tuple[list[str], list[str]]:
     """Add the settings of `propose` that a config lacks; return `decisions` and logged warnings.
 
-    If the table lacks the target, nothing is added.
-    `kept` are columns that must not be dropped; `facts` is the profile of the table, if known.  If
-    the config has validation rows or `seeds`, folds are left out.
+    Nothing is added if the table lacks the target, and no folds if the config has validation rows
+    or `seeds`.  `kept` are columns that must not be dropped.  `facts` is the profile of the table,
+    if known.
 
     Raises: DataError for a target that cannot be learned, or as `propose`.
     """
@@ -304,7 +304,7 @@ def complete_config(
     proposed = parse_yaml(text, "init", Document("init"))
     lines = decisions(facts, target, division)
     if empty := table.n_rows - int(has_target(table, target).sum()):
-        lines.append(f"{plural(empty, 'row')} of {table.n_rows:,} left out: the target is missing")
+        lines.append(f"{plural(empty, 'row')} of {table.n_rows:,} left out: no target value")
     doubted = doubts(facts, target) if task in ("auto", None) and "loss" not in config else []
     warnings = [*doubted, *facts.misread()]
     left_out = {*target, *facts.drop, *data.get("drop", ())}
@@ -314,7 +314,7 @@ def complete_config(
     for line in warnings:
         _log.warning("warning: %s: %s", facts.source, line)
     if given := [*_given(config)]:
-        lines.append(f"as given in place of that: {', '.join(given)}")
+        lines.append(f"kept as you set them: {', '.join(given)}")
     if "loss" in config:
         proposed.pop("loss", None)
     drop_rates(proposed, config.get("optimizer"))
@@ -355,7 +355,7 @@ def _section_of(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return section if isinstance(section, Mapping) else {}
 
 
-ENCODING = "  encoding: piecewise  # quantile bins of each number are inputs, too; or none"
+ENCODING = "  encoding: piecewise  # numbers also get quantile-bin features; or none"
 
 
 def drop_rates(sections: dict[str, Any], optimizer: Any) -> None:
@@ -376,8 +376,8 @@ def _encoding_and_members(
 ) -> tuple[bool, tuple[MemberType, ...]]:
     """Return whether numbers are encoded by quantile bins, and the ensemble member types.
 
-    A table with lags has plain and linear networks: a series may rise beyond its training rows, and
-    the other types are nearly constant there.
+    A table with lags gets only plain and linear members: a series may leave the range of its
+    training rows, and the other types are nearly constant outside this range.
     """
     left_out = {*profile.drop, *target}
     columns = [column for column in profile.columns if column.name not in left_out]
@@ -390,9 +390,8 @@ def _encoding_and_members(
     features = sum(c.distinct if c.kind == "category" else 1 + (c.missing > 0) for c in columns)
     gaps = len(target) > 1 and any(c.missing for c in profile.columns if c.name in target)
     smooth = profile.task == "regression" and not gaps and not has_lags
-    numbers_from = features if smooth else None
     return encoded, members_for(
-        profile.n_rows, len(kinds), encoded=encoded, numbers_from=numbers_from
+        profile.n_rows, len(kinds), encoded=encoded, smooth_features=features if smooth else None
     )
 
 
@@ -400,7 +399,7 @@ HOW = {"group": "rows of one group stay together", "time": "the newest rows are 
 
 
 def _dates(profile: Profile, target: Sequence[str]) -> list[str]:
-    """Return the date columns that are features, without columns of times of a single day."""
+    """Return the names of the date columns among the features, except times without dates."""
     left_out = {*profile.drop, *target}
     dates = [c for c in profile.columns if c.kind == "date" and c.name not in left_out]
     return [c.name for c in dates if not c.is_of_one_day]
@@ -425,7 +424,8 @@ def _split(
     if division:
         texts.append(f"{division.key}: {quoted_yaml(division.name)}")
         how = f"; {HOW[division.key]}"
-    lines = [f"  split: {{{', '.join(texts)}}}  # other rows: training{how}"] if texts else []
+    rest = f"other rows are for training{how}"
+    lines = [f"  split: {{{', '.join(texts)}}}  # {rest}"] if texts else []
     if division:
         return lines
     if dates := _dates(profile, target):
@@ -480,7 +480,7 @@ def _missing(profile: Profile, target: Sequence[str]) -> list[str]:
     if not gaps:
         return []
     shown = ", ".join(gaps[:5]) + (", ..." if len(gaps) > 5 else "")
-    what = "filled with the mean; a 0/1 feature marks gaps of"
+    what = "missing values become the mean, and a 0/1 feature marks them, in"
     return [f"  missing: indicator  # {what}: {_one_line(shown)}"]
 
 
@@ -488,9 +488,9 @@ def _balance(profile: Profile) -> list[str]:
     if len(profile.classes) < 2:
         return []
     shown = sorted(profile.classes.items(), key=lambda pair: -pair[1])[:4]
-    counts = ", ".join(f"{count:,} of {name}" for name, count in shown)
+    counts = ", ".join(f"{name} ({count:,})" for name, count in shown)
     more = ", ..." if len(profile.classes) > len(shown) else ""
-    return [f"  class_weights: none  # or balanced; rows: {_one_line(counts)}{more}"]
+    return [f"  class_weights: none  # or balanced; rows of each class: {_one_line(counts)}{more}"]
 
 
 def _one_line(text: str) -> str:

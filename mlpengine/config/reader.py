@@ -1,4 +1,4 @@
-"""Conversion of YAML text to plain data, with the line of each key.
+"""Read YAML text as plain data, with the line of each key.
 
 The dialect is YAML 1.2: ``1e-3`` is a number and ``no`` is a string.  Ambiguous or costly features
 are refused before any value is read: duplicate keys, aliases, tags, directives, several
@@ -21,7 +21,7 @@ from ruamel.yaml.events import (
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.parser import Parser
 
-from mlpengine.config.unreadable import in_words
+from mlpengine.config.unreadable import explanation
 from mlpengine.core.errors import ConfigError
 from mlpengine.core.files import pasted, similar_file
 from mlpengine.data.tables import DATASETS, FORMATS
@@ -29,7 +29,7 @@ from mlpengine.data.tables import DATASETS, FORMATS
 MAX_BYTES = 1 << 19
 MAX_DEPTH = 12
 MAX_VALUES = 20_000
-"""Maximum number of values of a config; so many values are read in about a second."""
+"""Maximum number of values of a config; reading this many takes about a second."""
 
 MAX_PROBLEMS = 20
 
@@ -54,7 +54,7 @@ class Problem(NamedTuple):
 
 @dataclass
 class Document:
-    """Plain data, the position of each key path, and the problems so far.
+    """A config as plain data, with the source and line of each key path, and the problems so far.
 
     `raw` has the bytes of the file.
     """
@@ -134,7 +134,7 @@ def _is_table(source: str) -> ConfigError:
 def parse_yaml(text: str, source: str, document: Document, at: KeyPath = (), line: int = 1) -> Any:
     """Return the value of a YAML text; record positions and problems in `document`.
 
-    `at` is the key path of the value; `line` is the number of its first line, 0 if it has none.
+    `at` is the key path of the value; `line` is the number of its first line, or 0 outside a file.
     Raises: ConfigError at once if the text is not YAML.
     """
     try:
@@ -142,7 +142,7 @@ def parse_yaml(text: str, source: str, document: Document, at: KeyPath = (), lin
         yaml.Parser = partial(_ScreeningParser, source=source, first=line)
         node = yaml.compose(text)
     except MarkedYAMLError as error:
-        place, reason = in_words(error, text)
+        place, reason = explanation(error, text)
         problem = Problem(source, place + line if line else 0, "", f"not valid YAML: {reason}")
         raise ConfigError(str(problem)) from error
     except YAMLError as error:
@@ -236,7 +236,8 @@ class _Plain:
                 case "bool":
                     return text.lower() == "true"
                 case "int":
-                    number = int(text, 0 if _prefixed(text) else 10)
+                    prefix = text.lstrip("+-")[:2].lower()
+                    number = int(text, 0 if prefix in ("0x", "0o") else 10)
                     str(number)  # raises ValueError for a hexadecimal number of too many digits
                     return number
                 case "float":
@@ -248,7 +249,3 @@ class _Plain:
             return None
         self.document.report(path, f"tags are not allowed ({tag[:40]})")
         return None
-
-
-def _prefixed(text: str) -> bool:
-    return text.lstrip("+-")[:2].lower() in ("0x", "0o")

@@ -1,4 +1,4 @@
-"""The schema of a config: the settings of a run, and settings that only files have."""
+"""The schema of a config: the settings of a run, and settings that exist only in config files."""
 
 from collections.abc import Iterator
 from dataclasses import fields
@@ -31,10 +31,10 @@ from mlpengine.settings.training import TrainingOptions
 
 @dataclass(frozen=True, config=STRICT)
 class StreamSection:
-    """How features that stay in files are prepared and read."""
+    """How a table larger than memory is prepared as files and read from them."""
 
     directory: str = Field(
-        default="runs/prepared", description="Directory of the prepared files, for later runs, too."
+        default="runs/prepared", description="Directory of the prepared files; later runs use them."
     )
     window: Annotated[int, Limits(at_least=1, at_most=100_000, whole=True)] = Field(
         default=64, description="Number of blocks of 1 MB that are shuffled together."
@@ -60,14 +60,14 @@ class DataSection(TextOptions, FeatureSettings):
     test_source: str | None = Field(default=None, description="A separate file for the test.")
     transfer_set: str | None = Field(
         default=None,
-        description="File of mlpengine distill; predictions of a teacher replace the targets.",
+        description="File by mlpengine distill, with a teacher's predictions instead of targets.",
     )
     split: SplitSettings = Field(
-        default_factory=defaults(SplitSettings), description="Shares of rows."
+        default_factory=defaults(SplitSettings), description="How the rows are divided."
     )
     stream: Annotated[StreamSection | None, switch(StreamSection)] = Field(
         default=None,
-        description="true: for tables larger than memory (CSV, Parquet, Feather); or its settings.",
+        description="Read tables larger than memory (CSV, Parquet): false, true, or its settings.",
     )
 
 
@@ -77,7 +77,7 @@ class CheckpointSection:
 
     every_seconds: Positive | None = Field(
         default=10.0,
-        description="Seconds between two checkpoints, more if writing is slow; the first after 1.",
+        description="Seconds between checkpoints; more if writing is slow, 1 before the first.",
     )
     every_epochs: Count | None = Field(default=None, description="Also after this many epochs.")
     every_steps: Count | None = Field(default=None, description="Also after this many steps.")
@@ -89,7 +89,7 @@ class TrainingSection(TrainingOptions):
 
     checkpoint: Annotated[CheckpointSection | None, switch(CheckpointSection)] = Field(
         default_factory=defaults(CheckpointSection),
-        description="When to save, for --resume; false: never.",
+        description="When to save the state for --resume; false: never.",
     )
 
 
@@ -103,17 +103,17 @@ class ReportSection:
 
     html: Flag = Field(default=True, description="report.html: the run on one page.")
     tensorboard: Flag = Field(
-        default=False, description="tensorboard/: event files, by the extra tensorboard."
+        default=False, description="tensorboard/: event files (extra tensorboard)."
     )
     mlflow: Flag = Field(
         default=False,
-        description="Settings, metrics and model in the MLflow of MLFLOW_TRACKING_URI, by the "
-        "extra mlflow.",
+        description="Log settings, metrics and model to MLflow at MLFLOW_TRACKING_URI (extra "
+        "mlflow).",
     )
 
 
 TOP_SECTIONS = ("loss", "optimizer", "schedule")
-"""Options of training that are sections of their own."""
+"""Options of training with a config section of their own."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -142,7 +142,7 @@ class Config:
         ReportSection, BeforeValidator(_page_or_not, json_schema_input_type=ReportSection | bool)
     ] = Field(
         default_factory=defaults(ReportSection),
-        description="A page and event files; true or false: the page alone, or nothing.",
+        description="Additional files: true: report.html; false: none; or its settings.",
     )
     sweep: SweepSection | None = Field(
         default=None, description="Values to try, for mlpengine sweep; training ignores it."
@@ -178,13 +178,13 @@ class Config:
         return self
 
     def _rules(self) -> Iterator[tuple[Any, str, *tuple[str, ...]]]:
-        """Rules between sections: whether each rule is broken, the message, and the keys."""
+        """Yield for each rule between sections: is it broken, the message, the key path."""
         training, data = self.training, self.data
         taken = self.validation_share + data.split.test
         text = f"validation and test must leave rows to train on (they take {taken:g})"
         yield taken >= 1, text, "data", "split"
 
-        text = "leave this out: with training.folds each network has its fold to validate"
+        text = "leave this out: with training.folds, each network validates on its own fold"
         yield training.folds and data.split.validation, text, "data", "split", "validation"
         yield training.folds and data.validation_source, text, "data", "validation_source"
 
@@ -199,7 +199,7 @@ class Config:
             yield name and name in taken_by, text, "data", "split", key
 
         for key in ("lags", "rolling"):
-            text = "needs data.split.time, the column of the order of rows, and no data.stream"
+            text = "needs data.split.time (the column that orders the rows), and no data.stream"
             usable = data.split.time and not data.stream
             yield getattr(data, key) and not usable, text, "data", key
 

@@ -1,4 +1,4 @@
-"""Settings as config sections with plain values, and filling of missing keys."""
+"""Convert settings to config sections of plain values, and fill missing keys."""
 
 from collections.abc import Mapping
 from copy import deepcopy
@@ -61,13 +61,14 @@ def sections_of(run: RunSettings) -> dict[str, Any]:
 
 
 def fill_missing(given: dict[str, Any], more: Mapping[str, Any]) -> None:
-    """Add the keys of `more` that are missing, at every depth.
+    """Add the keys of `more` that `given` lacks, at every depth.
 
-    A mapping in `given` with another name, such as another optimizer, gets no keys of `more`.
+    If a mapping has another name in `given`, such as another optimizer, it gets no keys of `more`.
     A network gets only the options that it accepts.
     """
-    if given.get("network") in OWN_OPTIONS:
-        more = options_for(given["network"], more)
+    network = given.get("network")
+    if isinstance(network, str) and network in OWN_OPTIONS:
+        more = options_for(network, more)
     for key, value in more.items():
         if key not in given:
             given[key] = deepcopy(value)

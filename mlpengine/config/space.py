@@ -1,4 +1,4 @@
-"""The space of a sweep, checked against the schema of configs, and trials as overrides."""
+"""Check the search space of a sweep, and convert the values of a trial to config overrides."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,9 +24,7 @@ FIXED = (
     "training.folds",
     "training.threads",
 )
-"""Keys that a space must not have.
-
-They set the task, the rows and their weights, or how trials run."""
+"""Keys that cannot be searched: they set the task, the rows, their weights, or how trials run."""
 
 MEASURES_LOSS = (
     "loss",
@@ -34,7 +32,7 @@ MEASURES_LOSS = (
     "data.standardize_target",
     "data.transform_target",
 )
-"""Keys that change what the loss measures, so that trials cannot be compared by it."""
+"""Keys that change what the loss measures; trials with different values cannot be compared."""
 
 
 def overrides(values: Mapping[str, Any]) -> list[Override]:

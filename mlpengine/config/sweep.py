@@ -18,7 +18,7 @@ BEST = "best.yaml"
 """The config of the best trial."""
 
 KINDS = ("log", "range", "int", "choice")
-"""The kinds of values."""
+"""The ways to give the values of a key."""
 
 Bounds = Annotated[list[Annotated[float, Strict()]], Field(min_length=2, max_length=2)]
 WholeBounds = Annotated[list[Annotated[int, Strict()]], Field(min_length=2, max_length=2)]
@@ -27,7 +27,7 @@ Choices = Annotated[list[Any], Field(min_length=1)]
 
 @dataclass(frozen=True, config=STRICT)
 class SpaceSection:
-    """The values that one key takes: one of four kinds."""
+    """The values to try for one key: exactly one of the four fields."""
 
     log: Bounds | None = Field(default=None, description="[low, high], evenly on a log scale.")
     range: Bounds | None = Field(default=None, description="[low, high], evenly.")
@@ -69,24 +69,25 @@ class SweepSection:
     """Trials of a config with different values of some keys."""
 
     trials: Annotated[int, Limits(at_least=1, at_most=10_000, whole=True)] = Field(
-        default=60, description="How many trials, pruned and failed included."
+        default=60, description="Number of trials, including pruned and failed trials."
     )
     seconds: Positive | None = Field(
         default=None, description="No trial begins after this many seconds."
     )
     metric: str = Field(
         default="loss",
-        description="The metric of the best trial, on validation or out-of-fold rows: any that "
-        "training.early_stopping.monitor takes.",
+        description="Metric that compares trials, on validation or out-of-fold rows: any that "
+        "training.early_stopping.monitor accepts.",
     )
     sampler: Literal["tpe", "random", "grid"] = Field(
-        default="tpe", description="How values are chosen: from earlier trials, at random, or all."
+        default="tpe",
+        description="tpe: by results of earlier trials; random; grid: all combinations.",
     )
     pruner: Literal["none", "median", "hyperband"] = Field(
-        default="none", description="Which trials end early, by the metric after each epoch."
+        default="none", description="How trials with a bad metric after an epoch are ended early."
     )
     space: dict[str, SpaceSection] = Field(
-        description="Key paths of the config, and the values that each takes."
+        description="Key paths of the config, each with the values to try."
     )
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""Reading, splitting and checking of the table that a config names."""
+"""Read, check and split the table that a config names."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,7 +41,7 @@ from mlpengine.settings import FeatureSettings
 from mlpengine.training.run_directory import ENVIRONMENT_FILE, RESOLVED
 
 NOT_PREPROCESSING = {"target", "where", "weight", "class_weights"}
-"""Features settings that a warm start may change, and the target, with a message of its own."""
+"""Feature settings that a warm start may change.  The target is checked elsewhere."""
 
 
 class Tables(NamedTuple):
@@ -49,10 +49,10 @@ class Tables(NamedTuple):
 
     preprocessor: Preprocessor
     parts: dict[str, tuple[Table, Array]]
-    """Table and row numbers of train, validation and test, without empty parts."""
+    """Table and row indices of train, validation and test, without empty parts."""
 
     remarks: list[str]
-    """A line for each reason why rows of a file are left out."""
+    """Lines about rows that are left out, and warnings about columns and parts."""
 
     folds: Array | None = None
     """The fold of each training row, if there are `training.folds`."""
@@ -79,8 +79,8 @@ def read_tables(
 ) -> Tables:
     """Read and split the data of a config, and fit the preprocessing on the training rows.
 
-    `source` is the result of an earlier `read_source`.  A given `preprocessor` is used instead of
-    fitting one.  `own` has separate tables by part.  Rows without a target are left out.
+    `source` is the result of an earlier `read_source`.  No preprocessor is fitted if one is given.
+    `own` has tables in memory by part.  Rows without a target are left out.
 
     Raises: ConfigError for a file or column that does not exist; DataError for data that cannot be
     learned.
@@ -117,7 +117,7 @@ def read_tables(
     }
     rows = _split(file, table, target, kept["train"], own_files=set(tables))
     counted = len(rows["train"])
-    rows["train"], weights, duplicates = _learned_once(file, table, target, rows["train"])
+    rows["train"], weights, duplicates = _merge_repeated(file, table, target, rows["train"])
     if preprocessor is None:
         preprocessor = preprocessor_of(file, target).fit(table, rows["train"])
     parts = {name: (table, rows[name]) for name in SPLIT_PARTS if len(rows[name])}
@@ -139,7 +139,7 @@ def read_tables(
 
 
 def _check_other_rows(file: ConfigFile, part: str) -> None:
-    """Raise ConfigError if the file of a part is the file of other rows, too."""
+    """Raise ConfigError if the file of a part is also the file of another part."""
     data, key = file.config.data, f"{part}_source"
     own = getattr(data, key)
     for other in ("source", "validation_source"):
@@ -175,7 +175,7 @@ def _many_classes(fitted: Preprocessor, table: Table, rows: int) -> Iterator[str
         name = fitted.target.columns[0] if fitted.target else ""
         yield (
             f"{table.source}: column {name!r}: {plural(count, 'different number')} in "
-            f"{plural(rows, 'row')} are taken for classes; data.task: regression predicts numbers"
+            f"{plural(rows, 'row')}, read as classes; to predict numbers, set data.task: regression"
         )
 
 
@@ -393,7 +393,7 @@ def _read(
 
 
 def _unread(file: ConfigFile) -> list[str]:
-    """Return the dropped columns that nothing reads."""
+    """Return the dropped columns that no other setting uses."""
     data = file.config.data
     formulas = " ".join([*data.features.values(), data.where or ""])
     special = data.weight, data.exposure, data.event
@@ -446,7 +446,7 @@ def _check_columns(file: ConfigFile, table: Table) -> None:
 
 
 def _check_dates(file: ConfigFile, table: Table) -> None:
-    """Check that `data.date_format` fits the columns that it names, or fits one of all columns."""
+    """Check that `data.date_format` fits its columns; without names, at least one column."""
     forms = file.config.data.date_format
     for name, form in forms.items() if isinstance(forms, dict) else ():
         column, pattern = table[name], date_patterns(form)[""]
@@ -496,7 +496,7 @@ def _duplicates(
     return table_duplicates(table, names, rows)
 
 
-def _learned_once(
+def _merge_repeated(
     file: ConfigFile, table: Table, target: list[str], rows: Array
 ) -> tuple[Array, Array | None, DuplicateRows | None]:
     """Merge repeated training rows; return the rows, their weights, and remaining duplicates."""
@@ -548,7 +548,7 @@ def _folds(
 def _kept_together(
     file: ConfigFile, table: Table, target: list[str], rows: Array
 ) -> dict[str, Array]:
-    """Return the values that divide the rows: labels, groups or times, if any."""
+    """Return the labels, groups or times that divide the rows, as keywords of `split_rows`."""
     split, task = file.config.data.split, file.config.data.task
     table = table.select(filter(None, [*target, split.group, split.time])).rows(rows)
     for key, name in (("time", split.time), ("group", split.group)):

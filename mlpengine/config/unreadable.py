@@ -1,4 +1,4 @@
-"""Descriptions of YAML errors in plain words."""
+"""Explain YAML errors in plain words."""
 
 import re
 
@@ -8,7 +8,7 @@ _NO_SPACE = re.compile(r"\s*(?:- )?\w+:\S")
 _QUOTE = "'"
 
 
-def in_words(error: MarkedYAMLError, text: str) -> tuple[int, str]:
+def explanation(error: MarkedYAMLError, text: str) -> tuple[int, str]:
     """Return the index of a line of the text, from 0, and what to change there."""
     mark = error.problem_mark or error.context_mark
     here = mark.line if mark else 0
@@ -31,14 +31,14 @@ def in_words(error: MarkedYAMLError, text: str) -> tuple[int, str]:
     if "expected <block end>" in problem:
         return here, _end_of_block(problem)
     if "expected '<document start>'" in problem:
-        return here, "this line must be indented as the first line is: keys of a section alike"
+        return here, "this line must be indented as the first line is"
     if "quoted scalar" in context and "unexpected end" in problem:
         return begun, "the quote that opens in this line is never closed"
     if "unknown escape" in problem:
         return here, "a backslash in double quotes begins a code; use single quotes: 'C:\\a.csv'"
     if context.startswith("while parsing a flow"):
         opening, closing = max(["[", "]"], ["{", "}"], key=lambda pair: before.rfind(pair[0]))
-        return begun, f"{opening} needs commas between its values, and {closing} in the end"
+        return begun, f"{opening} needs commas between its values, and {closing} at the end"
     parts = [part for part in (context, problem) if part]
     return here, ", ".join(parts).replace("\n", " ")
 

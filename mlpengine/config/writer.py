@@ -1,4 +1,4 @@
-"""Config trees as YAML that reads back as the same values."""
+"""Write configs as YAML that reads back as the same values."""
 
 import json
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ LONGEST_LINE = 10_000
 
 
 def quoted_yaml(text: str) -> str:
-    """Return text as YAML reads it back, in quotes unless it is a plain word."""
+    """Return text as YAML, in quotes unless it is a plain word."""
     return text if _is_word(text) else printable(json.dumps(text, ensure_ascii=False))
 
 

@@ -16,8 +16,8 @@ from mlpengine.core.wording import plural
 def zeros(spec: Spec) -> Array:
     """Return an array of zeros, aligned to cache lines, with the shape and dtype of `spec`.
 
-    So each vector of 64 bytes lies in one cache line.  Compiled steps with AVX-512 take 3 to 5 %
-    less time on such arrays than on arrays of `numpy.zeros` (November 2026).
+    An AVX-512 vector of 64 bytes then lies in one cache line.  Compiled steps take 3 to 5 % less
+    time on such arrays than on arrays of `numpy.zeros` (measured in November 2026).
     """
     raw = np.zeros(spec.nbytes + ALIGNMENT, np.uint8)
     start = -address_of(raw) % ALIGNMENT
@@ -35,14 +35,14 @@ def address_of(array: Array) -> int:
     """Return the address of the first element."""
     try:  # faster than `__array_interface__`
         return ctypes.addressof(ctypes.c_char.from_buffer(array.data))
-    except (TypeError, ValueError):  # read-only, with gaps or empty
+    except (TypeError, ValueError):  # the array is read-only, not contiguous or empty
         return int(array.__array_interface__["data"][0])
 
 
 def write_into(buffer: Array, value: Array, where: str) -> None:
-    """Copy `value` into `buffer` without broadcasting; messages of errors begin with `where`.
+    """Copy `value` into `buffer` without broadcasting; `where` begins the messages of errors.
 
-    Raises: ShapeError; DtypeError; DataError for an integer that does not fit the buffer.
+    Raises: ShapeError; DtypeError; DataError if an integer is out of range for the dtype.
     """
     if value is buffer:
         return
@@ -61,14 +61,14 @@ def write_into(buffer: Array, value: Array, where: str) -> None:
         np.copyto(buffer, value, "same_kind")
 
 
-def hides_entries(values: Any) -> bool:
+def has_masked_entries(values: Any) -> bool:
     """Return whether `values` is a masked array with a masked entry."""
     return hasattr(values, "filled") and bool(np.ma.is_masked(values))
 
 
 def with_missing(values: Any) -> Any:
-    """Return `values`; if entries are masked, return a copy with NaN, NaT or None there."""
-    if not hides_entries(values):
+    """Return `values`, or a copy with NaN, NaT or None in place of the masked entries."""
+    if not has_masked_entries(values):
         return values
     kind = values.dtype.kind
     if kind in "mM":
@@ -81,12 +81,12 @@ def with_missing(values: Any) -> Any:
 
 
 def unmasked(values: Any, where: str) -> Array:
-    """Return `values` as an array.
+    """Return `values` as an array; `where` begins the messages of errors.
 
-    Raises: DataError, led by `where`, if an entry is masked; ShapeError for rows of other lengths
-    and for tensors of PyTorch with a gradient.
+    Raises: DataError if an entry is masked; ShapeError if NumPy cannot convert the values, such as
+        lists of different lengths or PyTorch tensors that require a gradient.
     """
-    if hides_entries(values):
+    if has_masked_entries(values):
         count = plural(int(np.count_nonzero(values.mask)), "entry", "entries")
         raise DataError(
             f"{where}: must have no masked entries (got {count} of {values.size:,}); write "
@@ -107,9 +107,9 @@ def replay(calls: Iterable[Call]) -> None:
 def quiet_runner() -> Callable[..., Any]:
     """Return a function ``run(f, *args)`` that calls f without NumPy's floating-point warnings.
 
-    Every function that computes on the caller's numbers runs in such a runner or in `np.errstate`,
-    because infinities and NaN are valid there.  The training step and
-    ``Program(check_finite=True)`` report values that must be finite.
+    The caller's numbers may be infinite or NaN.  All code that computes on them therefore uses such
+    a runner or `np.errstate`.  The training step and ``Program(check_finite=True)`` check numbers
+    that must be finite.
 
     A runner serves one thread at a time and is not reentrant.  Its overhead per call is a twentieth
     of the overhead of `np.errstate`.
@@ -120,15 +120,15 @@ def quiet_runner() -> Callable[..., Any]:
 
 
 def second_call(where: str) -> TapeError:
-    """Return the error for a call of `where` while another call uses the same buffers."""
+    """Return the error for a call of `where` during another call that uses the same buffers."""
     text = "serves one call at a time (another is running); give each thread its own"
     return TapeError(f"{where}: {text}")
 
 
 class Uncopyable:
-    """Base of objects with calls bound to buffers: an attempt to copy or pickle is a TapeError.
+    """Base class of objects that cannot be copied or pickled: both raise TapeError.
 
-    A copy would use the buffers of the original.
+    The calls of such an object are bound to its buffers, so a copy would overwrite the original.
     """
 
     _instead: ClassVar[str] = "is bound to its buffers; copy what it was made from"

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import ClassVar
 
+from mlpengine.core.redaction import redacted
 from mlpengine.core.wording import shortened
 
 __all__ = [
@@ -45,19 +46,21 @@ __all__ = [
 
 
 class MlpEngineError(Exception):
-    """Base class of all errors; the command line ends with `exit_code`.
+    """Base class of all errors; `exit_code` is the exit code of a command that fails.
 
-    `str` shortens long values in messages (see `shortened`).
+    `setting` is the path of the wrong setting, such as ("training", "freeze"), or () if unknown.
+    `str` shortens long values in the message (see `shortened`) and hides passwords (`redacted`).
     """
 
     exit_code: ClassVar[int] = 1
+    setting: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return shortened(super().__str__())
+        return shortened(redacted(super().__str__()))
 
 
 class ShapeError(MlpEngineError, ValueError):
-    """Operand shapes do not fit an op; raised where the op is recorded or a buffer is bound."""
+    """Operand shapes do not fit an op; raised when the op is recorded or a buffer is bound."""
 
 
 class DtypeError(MlpEngineError, TypeError):
@@ -65,7 +68,7 @@ class DtypeError(MlpEngineError, TypeError):
 
 
 class IndexRangeError(MlpEngineError, IndexError):
-    """An index or class number is out of range; the message gives its value and its position."""
+    """An index, such as a class index, is out of range; the message gives value and position."""
 
 
 class TapeError(MlpEngineError, RuntimeError):
@@ -81,13 +84,9 @@ class GradcheckError(MlpEngineError, AssertionError):
 
 
 class UsageError(MlpEngineError):
-    """The caller asked for something impossible; the library did nothing.
-
-    `setting` is the path of the wrong setting, such as ("training", "freeze"), or () if unknown.
-    """
+    """The command or the call is wrong, so the library did nothing."""
 
     exit_code: ClassVar[int] = 2
-    setting: tuple[str, ...] = ()
 
 
 class ConfigError(UsageError, ValueError):
@@ -122,14 +121,14 @@ class CompileError(MlpEngineError, RuntimeError):
 
 
 def install_line(extra: str) -> str:
-    """Return the command that installs an extra."""
+    """Return the command that installs the optional packages `extra` of mlpengine."""
     return f"pip install 'mlpengine[{extra}]'"
 
 
 class MissingExtraError(MlpEngineError, ImportError):
     """An optional package is missing, or its import fails.
 
-    The message gives the command that installs the package or, if an import failed, `failure`.
+    `failure` is the text of the import's error; "" if the package is missing.
     """
 
     def __init__(self, feature: str, extra: str, failure: str = "") -> None:
@@ -147,7 +146,7 @@ class MissingExtraError(MlpEngineError, ImportError):
 
 @contextmanager
 def at_setting(*path: str) -> Iterator[None]:
-    """Set `setting` of each UsageError that leaves the ``with`` block to `path`."""
+    """If the ``with`` block raises a UsageError, set its `setting` to `path`."""
     try:
         yield
     except UsageError as error:
@@ -157,9 +156,9 @@ def at_setting(*path: str) -> Iterator[None]:
 
 @contextmanager
 def importing(feature: str, extra: str) -> Iterator[None]:
-    """Turn any error of the imports in a ``with`` block into MissingExtraError.
+    """If an import in the ``with`` block fails with any error, raise MissingExtraError.
 
-    A package with dependencies of wrong versions may raise AttributeError or TypeError.
+    If a dependency has the wrong version, an import may raise AttributeError or TypeError.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Options of classes; the annotation of an option gives its limits and its description.
+"""Options of classes, with limits and descriptions in their annotations.
 
 An option is a field of a dataclass, or a keyword-only parameter of a constructor, such as
 ``delta: Annotated[Positive, "Where it turns linear."] = 1.0``.  `check_options` checks the options
@@ -13,7 +13,7 @@ from functools import cache
 from inspect import Parameter, signature
 from math import inf
 from numbers import Integral, Real
-from typing import Annotated, Any, NamedTuple, TypeAlias, get_args, get_origin
+from typing import Annotated, Any, NamedTuple, TypeAlias, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from mlpengine.core.wording import plural, quoted
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a number, in the annotation of an option."""
+    """Limits of a number, for the annotation of an option (see `Positive`)."""
 
     above: float | None = None
     at_least: float | None = None
@@ -32,7 +32,7 @@ class Limits:
     whole: bool = False
 
     def check(self, where: str, value: Any) -> Any:
-        """Return a float or, if `whole` is set, an int; raise UsageError, led by `where`."""
+        """Return `value` as a float (an int if `whole`); raise UsageError if it breaks a limit."""
         kind: Any = Integral if self.whole else Real
         if isinstance(value, kind) and not isinstance(value, bool):
             number = int(value) if self.whole else as_float(value)
@@ -78,6 +78,13 @@ PLAIN_NUMBER = {
     "function": lambda value: value.item() if isinstance(value, np.generic) else value,
 }
 
+PLAIN_TYPES: Mapping[Any, tuple[Any, str]] = {
+    float: (Real, "a number"),
+    int: (Integral, "a whole number"),
+    str: (str, "text"),
+}
+"""Type of the values, and its name in messages, for options that are annotated without limits."""
+
 COUNT = Limits(at_least=1, whole=True)
 POSITIVE = Limits(above=0)
 
@@ -89,12 +96,12 @@ Count: TypeAlias = Annotated[int, COUNT]
 
 
 class Given:
-    """Mark of an option that configs lack because it is rare or follows from data or step."""
+    """Annotation of an option that configs do not have: it is rare, or the data determine it."""
 
 
 @dataclass(frozen=True)
 class ConfigKey:
-    """Mark of an option with another name in configs than in the class."""
+    """Annotation that gives an option the name `name` in config files."""
 
     name: str
 
@@ -113,7 +120,7 @@ class Option(NamedTuple):
 
     @property
     def given(self) -> bool:
-        """Whether configs leave out the option (see `Given`)."""
+        """Whether config files do not have the option (see `Given`)."""
         return Given in self._marks
 
     @property
@@ -122,18 +129,24 @@ class Option(NamedTuple):
         return next((mark.name for mark in self._marks if isinstance(mark, ConfigKey)), self.name)
 
     @property
+    def plain_type(self) -> Any:
+        """Type of the option without limits and description."""
+        return get_args(self.type)[0] if get_origin(self.type) is Annotated else self.type
+
+    @property
     def _marks(self) -> tuple[Any, ...]:
         return getattr(self.type, "__metadata__", ())
 
     def check(self, where: str, value: Any) -> Any:
-        """Return `value` in the type of the option; raise UsageError, led by `where`."""
+        """Return `value` converted to the type of the option; raise UsageError if it is invalid."""
         if isinstance(self.default, bool) and not isinstance(value, bool):
             raise UsageError(f"{where} must be True or False (got {quoted(value)})")
-        if self.type is float:
-            if not isinstance(value, Real):
-                raise UsageError(f"{where} must be a number (got {quoted(value)})")
-            return as_float(value)
         limits = _limits_in(self.type)
+        if limits is None and self.plain_type in PLAIN_TYPES:
+            kind, text = PLAIN_TYPES[self.plain_type]
+            if not isinstance(value, kind) or isinstance(value, bool):
+                raise UsageError(f"{where} must be {text} (got {quoted(value)})")
+            return as_float(value) if self.plain_type is float else self.plain_type(value)
         if value is None or limits is None:
             return value
         base = _tuple_in(self.type)
@@ -151,13 +164,13 @@ class Option(NamedTuple):
 
 
 def _limits_in(kind: Any) -> Limits | None:
-    """Return the limits in an annotation, also inside an optional or a tuple; None if absent."""
+    """Return the limits in an annotation, even within a union or a tuple; None without limits."""
     marks = (*getattr(kind, "__metadata__", ()), *map(_limits_in, get_args(kind)))
     return next((mark for mark in marks if isinstance(mark, Limits)), None)
 
 
 def _tuple_in(kind: Any) -> Any:
-    """Return the tuple in an annotation, also inside an optional; None if absent."""
+    """Return the tuple type in an annotation, even within a union; None without a tuple."""
     if get_origin(kind) is tuple:
         return kind
     inner = get_args(kind)[:1] if get_origin(kind) is Annotated else get_args(kind)
@@ -165,7 +178,7 @@ def _tuple_in(kind: Any) -> Any:
 
 
 def as_float(number: Any) -> float:
-    """Return a real number as a float; integers beyond all floats are infinite."""
+    """Return a real number as a float; an integer too large for a float becomes infinite."""
     try:
         return float(number)
     except OverflowError:
@@ -181,10 +194,11 @@ def options_of(kind: Any) -> Mapping[str, Option]:
 def _options_of(kind: Any) -> Mapping[str, Option]:
     declared: Iterable[tuple[str, Any, Any]]
     if is_dataclass(kind):
+        types = _types_of(kind)
         declared = (
             (
                 one.name,
-                one.type,
+                types[one.name],
                 one.default_factory() if callable(one.default_factory) else one.default,
             )
             for one in fields(kind)
@@ -198,9 +212,17 @@ def _options_of(kind: Any) -> Mapping[str, Option]:
     return {name: Option(name, of, default) for name, of, default in declared}
 
 
+def _types_of(kind: Any) -> Mapping[str, Any]:
+    """Return the annotations of a class, even with ``from __future__ import annotations``."""
+    try:
+        return get_type_hints(kind, include_extras=True)
+    except NameError as error:
+        raise UsageError(f"{kind.__name__}: annotations of options: {error}; import it") from error
+
+
 def _keyword_only(kind: type) -> dict[str, Parameter]:
-    """Return the keyword-only parameters of a constructor; for ``**others``, also its base's."""
-    parameters = signature(kind).parameters.values()
+    """Return the keyword-only parameters; ``**others`` adds the parameters of the base class."""
+    parameters = signature(kind, eval_str=True).parameters.values()
     own = {one.name: one for one in parameters if one.kind is Parameter.KEYWORD_ONLY}
     if any(one.kind is Parameter.VAR_KEYWORD for one in parameters) and kind.__base__:
         own |= {n: one for n, one in _keyword_only(kind.__base__).items() if n not in own}

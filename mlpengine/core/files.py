@@ -54,7 +54,7 @@ def read_file(path: Path) -> bytes:
 
 def read_mapping(path: Path) -> dict[str, Any]:
     """Return the mapping in a JSON file.  Raises: OSError or ValueError if it cannot be read."""
-    if is_device(path):  # a pipe without a writer would never end
+    if is_device(path):  # reading a pipe without a writer would never end
         raise OSError(EINVAL, "it is a pipe or a device")
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
@@ -66,12 +66,12 @@ def read_mapping(path: Path) -> dict[str, Any]:
 
 
 def first_line(path: Path) -> str:
-    """Return a message about a text file in place of a model; "" for other files."""
+    """Return a message for a text file that was given as a model; "" for other files."""
     with suppress(OSError, UnicodeDecodeError):
         with path.open("rb") as file:
             start = file.read(200)
         line = start.partition(b"\n")[0].decode().strip("\ufeff\r ")
-        if line.isprintable() and line and b"\0" not in start:  # model files begin with a number
+        if line.isprintable() and line and b"\0" not in start:  # a model file has zero bytes here
             kind = "config" if path.suffix in (".yaml", ".yml") else "text"
             kind = "table" if path.suffix in (".csv", ".tsv") else kind
             return f"it begins with {line[:40]!r}: a {kind}, not a model"
@@ -79,8 +79,10 @@ def first_line(path: Path) -> str:
 
 
 def similar_file(path: Path) -> str:
-    """Return `` - did you mean 'x'?`` for a similar path in the same or a similar folder, or ""."""
+    """Return `` - did you mean 'x'?`` for a similar path, a note on a broken link, or ""."""
     folder = path.parent
+    if os.path.lexists(path):
+        return " (the link leads nowhere)" if path.is_symlink() else ""
     with suppress(OSError):
         if not folder.is_dir():
             siblings = (other.name for other in folder.parent.iterdir() if other.is_dir())
@@ -92,7 +94,7 @@ def similar_file(path: Path) -> str:
 
 
 def missing(path: Path, what: str) -> UsageError:
-    """Return the error for a path that does not exist; the text suggests another path."""
+    """Return the error for a path that does not exist; the message suggests another path."""
     usual = Path("runs") / path.name
     near = f" - did you mean {str(usual)!r}?" if is_run(usual) else similar_file(path)
     near = near or f"; {_models_in(path.parent)}"
@@ -100,7 +102,7 @@ def missing(path: Path, what: str) -> UsageError:
 
 
 def pasted(path: str | Path) -> str:
-    """Return a path as it stands in a printed command: quoted for the shell, never an option.
+    """Return a path for a printed command: quoted for the shell, and never read as an option.
 
     >>> pasted("my run/-a.csv"), pasted("-a.csv")
     ("'my run/-a.csv'", './-a.csv')
@@ -121,7 +123,7 @@ def keep_other_kinds(out: Path, *suffixes: str) -> None:
 
 
 RESOLVED = "config.resolved.yaml"
-"""Name of the file with the config of a run, with all defaults and overrides."""
+"""Name of the file that holds the config of a run, including all defaults and overrides."""
 
 OWN_FOLDERS = frozenset({"checkpoints", "tensorboard"})
 OWN_FILES = frozenset(
@@ -136,7 +138,7 @@ OWN_FILES = frozenset(
 
 
 def keep_own_files(out: str | Path) -> None:
-    """Raise UsageError if `out` is one of the `OWN_FILES` of a run or lies in an own folder."""
+    """Raise UsageError if `out` is one of a run's `OWN_FILES` or lies in its `OWN_FOLDERS`."""
     folder, name = os.path.split(out)
     folder = os.path.realpath(folder) if os.path.isdir(folder or os.curdir) else folder
     parent, inside = os.path.split(folder)
@@ -147,12 +149,12 @@ def keep_own_files(out: str | Path) -> None:
 
 
 def is_run(directory: Path) -> bool:
-    """Return whether a directory is the directory of a run that has begun."""
+    """Return whether a directory belongs to a run that has begun."""
     return os.path.isfile(directory / RESOLVED)  # Path.is_file raises for a name that is too long
 
 
 def not_a_run(directory: Path, lacks: str = "model and no checkpoint") -> UsageError:
-    """Return the error for a directory that is no run; the text lists runs in the directory."""
+    """Return the error for a directory that is not a run; the message lists runs in it."""
     inside = next((one for one in (directory, directory / "runs") if _models(one)), directory)
     right = "".join(f"; write {inside / name}" for name in _models(inside)[:1])
     text = f"holds no {lacks}; {_models_in(inside)}{right}"
@@ -171,7 +173,7 @@ def _models(directory: Path) -> list[str]:
 
 
 def _models_in(directory: Path) -> str:
-    """Return a text with the runs and models in a directory, or with the command for a run."""
+    """Return text that lists a directory's runs and models, or tells how to make a run."""
     if names := _models(directory):
         more = ", ..." * (len(names) > 8)
         return f"{directory} has {', '.join(names[:8])}{more}"
@@ -190,8 +192,8 @@ def make_directory(directory: Path) -> None:
 def unflushed(seconds: float) -> Iterator[None]:
     """Let `sync` do nothing in the first `seconds` of the ``with`` block.
 
-    Use this for files that are quickly written again.  A power cut may leave such files empty or
-    missing; the end of the process loses none of them.
+    Use this for files that are quick to write again.  A power cut, but not a killed process, may
+    leave such files empty or missing.
     """
     token = _flushed_from.set(monotonic() + seconds)
     try:
@@ -216,9 +218,9 @@ def flush(path: Path) -> None:
 def write_atomically(path: str | Path, data: bytes) -> None:
     """Write a file completely or not at all, and flush the file to disk.
 
-    The function writes a file with a random name into the opened directory, and then renames this
-    file to `path`.  So neither a link at `path` nor a renamed directory redirects the bytes.  To a
-    device or a pipe, the function writes directly.
+    The function opens the directory, writes a file with a random name into it, and renames this
+    file to `path`.  A link at `path` or a renamed directory therefore cannot redirect the bytes.
+    A device or a pipe is written directly.
 
     Raises: RunError with the path and the cause.
     """
@@ -249,7 +251,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def remove_unfinished(directory: Path) -> None:
-    """Remove files of killed processes; no other process may write into `directory` meanwhile."""
+    """Remove incomplete files of killed processes; call this while nobody writes to `directory`."""
     for path in directory.glob(f"{TEMPORARY}*"):
         with writing(path):
             path.unlink(missing_ok=True)
@@ -274,7 +276,7 @@ def _replace(path: Path, directory: int | None, data: bytes) -> None:
             os.close(descriptor)
         system.replace(temporary, path, directory)
     except BaseException:
-        with suppress(OSError):  # report the first error
+        with suppress(OSError):  # raise the first error, not this one
             os.unlink(temporary, dir_fd=directory)
         raise
 

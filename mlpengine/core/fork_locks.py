@@ -1,4 +1,4 @@
-"""Locks that are free in a forked child, even if other threads of the parent use the locks."""
+"""Locks that are free in a forked child, even if another thread of the parent uses them."""
 
 import functools
 import threading
@@ -24,8 +24,8 @@ def process_lock() -> threading.RLock:
 class cached_property(functools.cached_property[T]):  # noqa: N801
     """`functools.cached_property` without the lock of Python 3.11.
 
-    All objects of a class share that lock.  If another thread computed a value during a fork, the
-    lock would stay locked in the child.  Without the lock, as in Python 3.12, two threads may
+    All objects of a class share that lock.  If another thread computes a value during a fork, the
+    lock stays locked in the child forever.  Without the lock, as in Python 3.12, two threads may
     compute the same value.
     """
 

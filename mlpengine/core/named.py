@@ -11,7 +11,7 @@ from mlpengine.core.wording import plural, quoted
 
 
 class NamedRows:
-    """Named arrays with the rows along the first axis.
+    """Arrays by name; the first axis of each is the rows, and all have the same number of rows.
 
     As in a data frame, a name selects one array.  Any other index selects rows of all arrays, and
     `len` is the number of rows.
@@ -62,7 +62,7 @@ class NamedRows:
 
 
 def need_names(values: Any, names: Mapping[str, Any], where: str, *, more: bool = False) -> None:
-    """Raise ShapeError unless `values` are arrays with exactly these names, or with `more`."""
+    """Raise ShapeError unless `values` has exactly these names; `more` allows further names."""
     if not isinstance(values, Mapping | NamedRows):
         wanted = ", ".join(f"{name!r}: ..." for name in names)
         raise ShapeError(f"{where} must be arrays by name, {{{wanted}}} (got {quoted(values)})")
@@ -79,7 +79,7 @@ def need_array(value: Any, where: str) -> None:
 
 
 def one_or_named(values: Mapping[str, Any]) -> Any:
-    """Return the array with the empty name, which is a single array, or else `NamedRows`."""
+    """Return the only array of ``{"": array}``, or any other mapping as `NamedRows`."""
     return values[""] if "" in values else NamedRows(values)
 
 
@@ -91,17 +91,17 @@ def as_rows(value: Any) -> Any:
 
 
 def arrays_by_name(value: Any) -> dict[str, Any]:
-    """Return the arrays by name; a single array has the empty name."""
+    """Return the arrays by name; a single array has the name ""."""
     return value.arrays if isinstance(value, NamedRows) else {"": value}
 
 
 def arrays_in(*values: Any) -> list[Any]:
-    """Return a flat list of the arrays in `values`: arrays, `NamedRows`, or None (kept)."""
+    """Return one list of all arrays in `values`; a value is an array, `NamedRows` or None."""
     return [array for value in values for array in arrays_by_name(value).values()]
 
 
 def matched(values: Sequence[Any], others: Sequence[Any]) -> list[tuple[Any, Any]]:
-    """Pair the arrays of `values` and `others`: by position, and in `NamedRows` by name."""
+    """Pair the arrays of `values` and `others` by position, and arrays of `NamedRows` by name."""
     pairs: list[tuple[Any, Any]] = []
     for value, other in zip(values, others, strict=True):
         arrays = arrays_by_name(value)
@@ -110,7 +110,7 @@ def matched(values: Sequence[Any], others: Sequence[Any]) -> list[tuple[Any, Any
 
 
 def row_specs(value: Any, rows: int) -> Any:
-    """Return the spec of `value` (named arrays: specs by name), but with `rows` rows."""
+    """Return the spec of `value` with another number of rows; for named arrays, a dict of specs."""
     if isinstance(value, NamedRows | Mapping):
         return {name: row_specs(value[name], rows) for name in value}
     return Spec((rows, *value.shape[1:]), value.dtype)

@@ -22,18 +22,18 @@ class Storage:
 def place(
     storages: Iterable[Storage], alignment: int = ALIGNMENT, like: Sequence[Storage] = ()
 ) -> int:
-    """Set the offset of every storage; return the size of the arena in bytes.
+    """Set the offset of every storage; return the size of the memory block in bytes.
 
-    Offsets are multiples of `alignment`.  If each storage fits into the storage of `like` at the
-    same position, with the same lifetime, all storages get the offsets of `like`.
+    Offsets are multiples of `alignment`.  `like` are storages with known offsets.  The offsets are
+    reused if every ``storages[i]`` has the lifetime of ``like[i]`` and is not larger.
 
-    If not, storages are placed by size, the largest first.  Each storage gets the lowest offset at
-    which it shares no bytes with storages that are in use at the same time.
+    Otherwise storages are placed by size, the largest first.  Each storage gets the lowest offset
+    at which it shares no bytes with storages that are in use at the same time.
     Source: Pisarchyk and Lee 2020, "Efficient memory management for deep neural net inference",
     arXiv 2001.03288, section 5.2 (greedy by size).
     """
     storages = [*storages]
-    # Short and whole batches get equal offsets, so that one compiled program runs both.
+    # A short last batch gets the offsets of a whole batch, so that one compiled program runs both.
     if _fit(storages, like):
         for storage, model in zip(storages, like, strict=True):
             storage.offset = model.offset
@@ -55,7 +55,7 @@ def place(
 
 
 def _fit(storages: Sequence[Storage], like: Sequence[Storage]) -> bool:
-    """Return whether each storage fits into the storage of `like` at the same list position."""
+    """Return whether each storage has the lifetime of its counterpart and is not larger."""
     return len(storages) == len(like) and all(
         s.nbytes <= model.nbytes and (s.first, s.last) == (model.first, model.last)
         for s, model in zip(storages, like, strict=True)

@@ -1,4 +1,4 @@
-"""Removal of private text from messages and pages: passwords, and names of directories."""
+"""Removal of private text from messages and pages: passwords and names of directories."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ _HOST = re.compile(
 )
 _SECRET = re.compile(
     r"""(?i)((?:password|passphrase|passwd|pwd|secret|token)=)"""
-    r"""[^&\s"'\\]+?(?=:\s|[&\s"'\\]|$)"""  # keeps the colon of a message
+    r"""[^&\s"'\\]+?(?=:\s|[&\s"'\\]|$)"""  # the secret ends before a colon and a blank
 )
 
 
@@ -55,14 +55,14 @@ _DIRECTORIES = re.compile(
 
 
 def shown_path(path: Path) -> Path:
-    """Return a path relative to the working directory; of paths outside, only the last part."""
+    """Return a path relative to the working directory, or its last part for a path outside."""
     here = Path.cwd()
     path = path.relative_to(here) if path.is_relative_to(here) else path
     return Path(path.name) if path.is_absolute() else path
 
 
 def without_directories(value: Any) -> Any:
-    """Return `value` without the directories of absolute paths, also in lists and mappings."""
+    """Return `value` (text, list or mapping) without the directories of absolute paths in it."""
     return _without(value, [f"{one}/" for one in {str(Path.cwd()), str(Path.home())} - {"/"}])
 
 

@@ -24,10 +24,10 @@ def evenly_spaced(rows: int, count: int) -> Array:
 def gather_rows(rows: Array | Gathered | NamedRows, indices: Array, out: Any) -> None:
     """Copy `rows[indices]` into `out` without allocation; `rows` may be memory-mapped.
 
-    The indices must be in range; there is no check, and wrong indices are clipped.
+    Indices out of range are clipped without an error.
 
-    Raises: DataError if `rows` is not C-contiguous or has another dtype than `out`, because NumPy
-        would then copy far more than the batch in each call.
+    Raises: DataError if `rows` is not C-contiguous or does not have the dtype of `out`, because
+        NumPy would then copy far more than the batch in each call.
     """
     if isinstance(rows, NamedRows):
         for name, array in rows.arrays.items():

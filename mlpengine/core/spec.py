@@ -1,4 +1,4 @@
-"""Specs (shape and dtype) of arrays, and type aliases for the rules of ops."""
+"""Specs (shape and dtype) of arrays, and type aliases for the methods of ops."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -26,10 +26,10 @@ Call: TypeAlias = Callable[[], object]
 """A function bound to its arguments; it is called without arguments."""
 
 Calls: TypeAlias = Iterator[Call]
-"""The calls of a rule, in the order in which a program runs them."""
+"""Bound functions, in the order in which a program calls them."""
 
 call = partial
-"""Bind a function to its arguments in a rule: ``yield call(np.multiply, a, b, out)``.
+"""Bind a function to its arguments: ``yield call(np.multiply, a, b, out)``.
 
 Pass all arguments by position, including `out`: a bound ufunc with a keyword is slower.
 """
@@ -69,7 +69,7 @@ class Spec:
 
 
 def floating(dtype: DTypeLike, where: str) -> np.dtype[Any]:
-    """Return float32 or float64; raise DtypeError, led by `where`, for any other `dtype`."""
+    """Return `dtype` as a NumPy dtype; raise DtypeError unless it is float32 or float64."""
     try:
         chosen = None if dtype is None else np.dtype(dtype)
     except TypeError:

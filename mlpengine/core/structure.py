@@ -1,6 +1,6 @@
 """Checks of parsed JSON, key by key, and conversion of numbers for JSON.
 
-The hash of a file shows that the file is unchanged, but not that it is valid.  So these functions
+A correct hash shows that a file is unchanged, but not that its content is valid.  These functions
 check the content before an object is built from it.
 """
 
@@ -24,7 +24,7 @@ WORDS: dict[type, str] = {
 
 
 def finite(value: Any) -> Any:
-    """Return a value for JSON; None replaces non-finite numbers, also in lists and mappings."""
+    """Return a value for JSON: None replaces infinite numbers and NaN, at every depth."""
     if isinstance(value, float):
         return float(value) if isfinite(value) else None
     if isinstance(value, Mapping):
@@ -33,7 +33,7 @@ def finite(value: Any) -> Any:
 
 
 def of_type(value: Any, kind: type[Wanted], where: str) -> Wanted:
-    """Return `value`; raise CheckpointError, led by `where`, if its JSON type is not `kind`."""
+    """Return `value`; raise CheckpointError if its JSON type is not `kind`."""
     good = isinstance(value, int | float if kind is float else kind)
     if isinstance(value, bool) and kind is not bool:
         good = False
@@ -47,7 +47,7 @@ def of_type(value: Any, kind: type[Wanted], where: str) -> Wanted:
 def check_keys(
     value: Any, where: str, needed: Collection[str], others: Collection[str] = ()
 ) -> None:
-    """Raise CheckpointError if a mapping lacks a key of `needed`, or has one not in `others`."""
+    """Raise CheckpointError for a missing key of `needed`, or a key not in `needed` or `others`."""
     of_type(value, dict, where)
     for problem, names in (
         ("lacks", {*needed} - value.keys()),

@@ -1,7 +1,7 @@
 """Differences between operating systems: files, locks, signals, cores.
 
-No other module tests the operating system.  Windows lacks descriptors of directories and signals
-between processes.  Open files cannot be removed or renamed there.
+No other module asks which operating system it runs on.  Windows has no descriptors of directories
+and no signals between processes, and it can neither remove nor rename open files.
 """
 
 import os
@@ -43,7 +43,7 @@ LOCKED_BYTE = 1 << 30
 Other processes cannot read a locked byte."""
 
 PATIENCE, PAUSE = 2.0, 0.01
-"""Seconds that Windows waits for a file in use: in total, and between two attempts."""
+"""Seconds to wait on Windows for a file that is in use: in total, and between two attempts."""
 
 
 def open_file(path: Path, flags: int, *, follow: bool = True, directory: int | None = None) -> int:
@@ -59,8 +59,8 @@ def open_file(path: Path, flags: int, *, follow: bool = True, directory: int | N
 def opened_directory(path: Path, *, follow: bool = True) -> Iterator[tuple[Path, int | None]]:
     """Open a directory; yield a prefix for paths of its files, and the matching ``dir_fd``.
 
-    Paths with this prefix and ``dir_fd`` stay in the opened directory even if it is renamed (not on
-    Windows).  Without `follow`, a link is an OSError.
+    Except on Windows, such a path stays in the opened directory even if the directory is renamed.
+    Without `follow`, a symbolic link is an OSError.
     """
     if sys.platform == "win32":
         yield path, None
@@ -74,7 +74,7 @@ def opened_directory(path: Path, *, follow: bool = True) -> Iterator[tuple[Path,
 
 
 def replace(source: Path, target: Path, directory: int | None = None) -> None:
-    """Rename a file in an open directory; on Windows, wait up to `PATIENCE` for its readers."""
+    """Rename a file; on Windows, wait up to `PATIENCE` seconds while `target` is open."""
     end = time.monotonic() + PATIENCE
     while True:
         try:
@@ -129,7 +129,7 @@ def lock(descriptor: int, *, wait: bool = True) -> bool:
 
 
 def hold_at_fork(held: AbstractContextManager[object]) -> None:
-    """Hold a lock during every fork, so that the lock is free in the child; nothing on Windows."""
+    """Hold a lock during every fork, so that it is free in the child (Windows has no forks)."""
     if sys.platform != "win32":
         os.register_at_fork(
             before=held.__enter__,
@@ -154,7 +154,7 @@ def end_group(process: "subprocess.Popen[str]") -> None:
 
 
 def other_writers(status: os.stat_result) -> str:
-    """Return why other users may write to a file or directory; "" if not, and on Windows."""
+    """Return why other users could write to a path; "" if they cannot, and always on Windows."""
     if sys.platform == "win32":
         return ""
     if status.st_uid != os.getuid():
@@ -231,7 +231,7 @@ def open_files() -> int:
 
 
 def start_worker() -> None:
-    """Let this worker ignore Ctrl-C, because the parent handles it; `interrupt` still works."""
+    """Ignore Ctrl-C in this worker process, because its parent handles it (see `interrupt`)."""
     if sys.platform == "win32":
         _kernel.SetConsoleCtrlHandler(_ignore_console, True)
         Thread(target=_raise_when_told, args=(Listener(_pipe(os.getpid())),), daemon=True).start()
@@ -240,7 +240,7 @@ def start_worker() -> None:
 
 
 def interrupt(pid: int) -> None:
-    """Interrupt, as Ctrl-C would, a process that has called `start_worker`."""
+    """Interrupt a process that has called `start_worker`, as Ctrl-C would."""
     if sys.platform == "win32":
         try:
             Client(_pipe(pid)).close()
@@ -252,9 +252,9 @@ def interrupt(pid: int) -> None:
 
 
 def words_of(command: str) -> list[str]:
-    """Split a command line (ValueError for an open quotation); on Windows, keep backslashes."""
+    """Split a command line into words; a missing quotation mark is a ValueError."""
     if sys.platform == "win32":
-        return [word.strip('"') for word in shlex.split(command, posix=False)]
+        return [word.strip('"') for word in shlex.split(command, posix=False)]  # keep backslashes
     return shlex.split(command)
 
 
@@ -272,7 +272,7 @@ if sys.platform == "win32":
     _ignore_console = ctypes.WINFUNCTYPE(ctypes.c_int, ctypes.c_uint)(lambda _event: 1)
 
     def _lock_byte(descriptor: int) -> bool:
-        """Try to lock the byte; return the success (under Wine, `msvcrt.locking` lacks errors)."""
+        """Try to lock the byte; return whether it worked (Wine's `msvcrt.locking` hides errors)."""
         handle = ctypes.c_void_p(msvcrt.get_osfhandle(descriptor))
         if _kernel.LockFile(handle, LOCKED_BYTE, 0, 1, 0):
             return True

@@ -9,5 +9,5 @@ BY_HAND = "chosen by hand"
 
 
 def tuned(value: T, unit: str, meaning: str, chosen_by: str = BY_HAND) -> T:
-    """Return `value`; unit, meaning and origin of the number document it in the source."""
+    """Return `value`; the other arguments only document the number in the source."""
     return value

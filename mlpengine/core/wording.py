@@ -36,14 +36,14 @@ def plural(number: int, noun: str, many: str = "") -> str:
 
 
 def best_text(epochs: Sequence[int]) -> str:
-    """Return the best epochs of networks in words, such as ``best epochs of networks: 4 to 15``."""
+    """Return text such as ``best epochs of networks: 4 to 15``."""
     first, last = min(epochs), max(epochs)
     several = f"best epochs of networks: {first} to {last}"
     return several if first < last else f"best epoch {first}"
 
 
 def networks_text(networks: int, sizes: str, linear_models: int = 0) -> str:
-    """Return the networks of a model in words; for a single network, only its sizes."""
+    """Return text such as ``3 networks of 8-16-1``; for a single network ``8-16-1``."""
     if networks == 1 and not linear_models:
         return sizes
     kinds = [f"{plural(networks, 'network')} of {sizes}"] * (networks > 0)
@@ -59,7 +59,7 @@ def printable(text: str) -> str:
 
 
 def quoted(value: object) -> str:
-    """Return a short text of a value for a message; of arrays, only dtype and shape."""
+    """Return a value as short text for a message; an array as its dtype and shape."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
     if isinstance(shape := getattr(value, "shape", None), tuple):
@@ -73,7 +73,7 @@ def quoted(value: object) -> str:
 
 
 def shortened(text: str) -> str:
-    """Return a message of up to `MOST_LINES` lines, with long words and long lines shortened."""
+    """Return a message with long words and lines shortened, and lines after `MOST_LINES` cut."""
     text = _LONG_WORD.sub(lambda word: f"{word[0][: LONGEST_WORD // 2]}...{word[0][-20:]}", text)
     lines = text.split("\n", MOST_LINES)
     lines[MOST_LINES:] = ["..."] * (len(lines) > MOST_LINES)
@@ -83,8 +83,8 @@ def shortened(text: str) -> str:
 def cut_apart(texts: Sequence[str], length: int) -> list[str]:
     """Return texts of at most `length` characters; different texts stay different.
 
-    A long text loses its middle.  If two texts would then be equal, each long text instead ends
-    with its number.
+    "..." replaces the middle of a long text.  If two texts would then be equal, each long text
+    instead ends with its position in `texts`.
 
     >>> cut_apart(["a long name one", "a long name two"], 10)
     ['a lo...one', 'a lo...two']
@@ -112,7 +112,7 @@ def suggestion(wrong: object, names: Iterable[str]) -> str:
 
 
 def nearest(wrong: object, names: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """Return the most similar name, or None; case matters only if names differ by case alone.
+    """Return the most similar name, or None; case decides only between names such as x and X.
 
     `cutoff` is the lowest similarity, from 0 to 1 (`difflib.SequenceMatcher.ratio`).
 
@@ -136,7 +136,7 @@ def shown_name(name: str) -> str:
 
 
 def spaced(name: str) -> str:
-    """Return a metric's name with blanks for underscores, except in the name of a class."""
+    """Replace underscores by blanks in a metric: ``f1_score of my_class`` keeps ``my_class``."""
     metric, of, label = name.partition(" of ")
     return f"{metric.replace('_', ' ')}{of}{label}"
 
@@ -153,7 +153,7 @@ def metric_text(value: float | None) -> str:
 
 
 def script_json(value: object) -> str:
-    """Return JSON for a script element of a page, with ``<``, ``>`` and ``&`` escaped."""
+    """Return JSON for a ``<script>`` element, with ``<``, ``>`` and ``&`` escaped."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
@@ -161,7 +161,7 @@ def script_json(value: object) -> str:
 
 
 def differing(first: Any, second: Any) -> tuple[Any, Any]:
-    """Return two values without the keys of mappings, at every depth, that have equal values."""
+    """Return two values; remove the keys with equal values from mappings, at every depth."""
     if not isinstance(first, dict) or not isinstance(second, dict):
         return first, second
     names = sorted(n for n in first.keys() | second if first.get(n) != second.get(n))

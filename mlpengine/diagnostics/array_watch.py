@@ -38,7 +38,7 @@ class Watch:
     """Finds out why a training loop does not learn; printing the object prints the verdicts.
 
     After each update, call `record` for each layer, in forward order, and then `step`.  Only some
-    steps are measured; `due` tells whether the current step is.
+    steps are measured; `due` tells whether the current step is measured.
 
     Args:
         loss: name of the loss, such as "softmax_cross_entropy", or a `Loss`; None if unknown.
@@ -49,7 +49,7 @@ class Watch:
         core: the measurements; they exist after the first step.
         steps: number of steps so far.
 
-    Raises: UsageError for an unknown name, a new layer after the first step, or no step so far.
+    Raises: UsageError for an unknown loss, and for a layer that the first step did not record.
     """
 
     core: Diagnostics
@@ -84,7 +84,7 @@ class Watch:
 
     @property
     def is_sample(self) -> bool:
-        """Whether the current step is a sample; `due` is also true in the step before."""
+        """Whether the current step is a sample; `due` is also True in the step before a sample."""
         return self.steps + 1 in (1, self._schedule.sample_at)
 
     def record(
@@ -132,7 +132,7 @@ class Watch:
         Args:
             loss: mean loss of the batch, a number or an array with one entry.
             inputs: (rows, ...), the input of the network, to check its scale.
-            targets: (rows,) class numbers or (rows, ...) numbers, for the loss of a constant.
+            targets: (rows,) class indices or (rows, ...) numbers, for a constant prediction.
         """
         if not self._layers:
             raise UsageError("watch: record must be called for each layer before step")
@@ -168,7 +168,7 @@ class Watch:
         return Verdicts(self._verdicts())
 
     def _verdicts(self) -> list[Verdict]:
-        return [_in_words(verdict) for verdict in verdicts(self.core)]
+        return [_without_keys(verdict) for verdict in verdicts(self.core)]
 
     def _repr_html_(self) -> str:
         if not self.steps:
@@ -232,7 +232,7 @@ def _floats(values: Any) -> Array:
     return array if array.dtype == np.float32 else array.astype(np.float32)
 
 
-@np.errstate(all="ignore")  # of a diverged run
+@np.errstate(all="ignore")  # a diverged run may overflow
 def _of_activations(y: Array, op: GradOp | None) -> dict[str, float]:
     measured = {"activation_mean": float(y.mean()), "activation_std": float(y.std())}
     if isfinite(np.subtract(*range_of(op))):
@@ -254,8 +254,8 @@ def _of_update(weights: Array, gradients: Any, before: Array | None) -> dict[str
     return measured
 
 
-def _in_words(verdict: Verdict) -> Verdict:
-    """Return a verdict with advice that contains no config key."""
+def _without_keys(verdict: Verdict) -> Verdict:
+    """Replace the config keys in the advice of a verdict by words."""
     advice = verdict.advice
     for pattern, words in WORDS.items():
         advice = re.sub(pattern, words, advice)

@@ -1,4 +1,4 @@
-"""Baselines: errors of simple models on sampled rows, and differences of training and other rows.
+"""Baselines: errors of simple models on a sample of rows, and shifts between training and new rows.
 
 The models are a linear model, a model of random relu units, and nearest neighbors.  A model
 predicts each row from the other rows of the sample, so its errors are errors on new rows.
@@ -35,14 +35,14 @@ from mlpengine.diagnostics.thresholds import (
 from mlpengine.settings import Fix
 
 Beside = tuple[Array, Array]
-"""Targets of an adjacent row for each row, and whether each row has such a row, (rows,)."""
+"""For each row, the target of an adjacent row, and whether there is an adjacent row (rows,)."""
 
 
 class Baselines(NamedTuple):
     """Errors of the network and of simple models on a sample of the training rows.
 
-    An "error" is the share of wrong classes, or the mean squared error, divided by the same number
-    for a constant prediction.
+    An "error" is the share of wrong classes, or the mean squared error, divided by the error of a
+    constant prediction.
 
     Attributes:
         error: error of the network.
@@ -56,16 +56,16 @@ class Baselines(NamedTuple):
             simple model is surest.  This is about the share of wrong labels.
         contradicted_error: standard error of `contradicted`; NaN if every row has an equal row.
         doubtful: share of rows with another class than predicted, among all rows.
-        contradicting_rows: the rows behind `contradicted`, as numbers in the training part.
-        shifts: for each feature, the Kolmogorov-Smirnov distance of training and other rows.
+        contradicting_rows: the rows counted in `contradicted`, as indices in the training part.
+        shifts: for each feature, the Kolmogorov-Smirnov distance between training and other rows.
         shift_limit: distance that chance hardly ever exceeds.
         target_shift: the same distance for the target.
         class_gain: for a target with few evenly spaced values, the accuracy of a classifier minus
             the accuracy of a regression; 1 for two values.
         linked: strongest correlation of a feature and the target, divided by the limit of chance.
-        moved: lead, in standard errors, of a prediction of the next or previous row's target over a
-            prediction of the own target; both use the own features.
-        beside: r2 for the own target, r2 for the other target, and 1 (row below) or -1 (above).
+        moved: how much better the features of a row predict the target of an adjacent row than the
+            target of the same row, in standard errors.
+        beside: r2 for the same row, r2 for the adjacent row, and 1 (row below) or -1 (above).
         ranges: for the feature with the greatest shift, the ends of the middle 90 % of the training
             rows, then of the other rows.
     """
@@ -91,15 +91,15 @@ class Baselines(NamedTuple):
 
 
 class BaselineScore(NamedTuple):
-    """Scores of a network, a linear model and a constant prediction, on rows that trained none.
+    """Scores of a network, a linear model and a constant prediction, on rows new to all three.
 
     Attributes:
         metric: name of the metric; higher is better.
         rows: a text that names the rows.
         value, linear, constant: scores of the network, the linear model and the constant.
         error: standard error of value - linear.
-        fix: settings that make the model linear, or add a linear model to the ensemble; empty if
-            the ensemble has one.
+        fix: settings that make the model linear, or add a linear model to the ensemble.  For an
+            ensemble with a linear model, `fix` is empty and all scores but `value` are NaN.
     """
 
     metric: str
@@ -118,7 +118,7 @@ def rows_within(seconds: float, values: int) -> int:
     return int((sqrt(linear**2 + 4 * square * seconds) - linear) / (2 * square))
 
 
-@np.errstate(all="ignore")  # of a diverged run
+@np.errstate(all="ignore")  # a diverged run may overflow
 def baselines(
     x: Array,
     truth: Array,
@@ -132,8 +132,8 @@ def baselines(
 
     `beside` has the targets of the row below each row, and of the row above.
 
-    Shapes: x (rows, in_dim); truth and predicted (rows,) class numbers or (rows, outputs); rows
-    (rows,) numbers in the training part; validation_x (other rows, in_dim); validation_truth as
+    Shapes: x (rows, in_dim); truth and predicted (rows,) class indices or (rows, outputs); rows
+    (rows,) indices in the training part; validation_x (other rows, in_dim); validation_truth as
     truth.
     """
     none = Baselines()
@@ -161,7 +161,7 @@ def baselines(
     units = RandomUnits(features)
     moved = moved_target(units, truth, [(one[known], has[known]) for one, has in beside])
     if truth.ndim == 1:
-        kinds, truth = np.unique(truth, return_inverse=True)  # many classes may have no row here
+        kinds, truth = np.unique(truth, return_inverse=True)  # leave out classes without rows
         wide = np.eye(len(kinds))[truth]
     wide = wide - wide.mean(axis=0)
     near = nearest_rows(features)
@@ -172,7 +172,7 @@ def baselines(
     }
     squares = np.square(wide).sum(axis=1)
     left = [np.square(wide - guess).sum(axis=1) for guess in guesses.values()]
-    left[2] /= 1 + 1 / NEIGHBORS  # leave out the error of the mean of the neighbors
+    left[2] /= 1 + 1 / NEIGHBORS  # subtract the error of a mean of NEIGHBORS rows
     gains = [squares - one for one in left]
     related = max(float(gain.mean() / (gain.std() or inf)) for gain in gains) * sqrt(len(x))
     errors = {name: _errors(guess, truth, wide) for name, guess in guesses.items()}
@@ -268,8 +268,8 @@ class Copies(NamedTuple):
     """Shares of the validation rows that repeat training rows.
 
     Attributes:
-        near: share of rows nearer to a training row than chance allows, but not equal to one.
-        equal: share of rows equal to a training row, beyond the share of training rows that equal
+        near: share of rows nearer to a training row than chance allows, but not equal to it.
+        equal: share of rows equal to a training row, minus the share of training rows that equal
             another training row.
     """
 
@@ -277,7 +277,7 @@ class Copies(NamedTuple):
     equal: float = nan
 
 
-@np.errstate(all="ignore")  # of rows that are all equal
+@np.errstate(all="ignore")  # all rows may be equal
 def copies_of(x: Array, other: Array) -> Copies:
     """Return the shares of rows of `other` that repeat a row of `x`.
 
@@ -311,7 +311,7 @@ def copies_of(x: Array, other: Array) -> Copies:
 def distances_to(x: Array, other: Array, own: Sequence[int] | Array) -> tuple[Array, Array]:
     """Return squared distances (other rows, rows), and the distance to the nearest row of `x`.
 
-    `own` are the numbers of the rows `other` in `x`, if they are rows of `x`, or else empty.
+    If the rows of `other` are from `x`, `own` has their indices in `x`; else it is empty.
     """
     squares = np.vecdot(x, x) - 2 * (other @ x.T) + np.vecdot(other, other)[:, None]
     squares[np.arange(len(own)), own] = np.inf
@@ -319,7 +319,7 @@ def distances_to(x: Array, other: Array, own: Sequence[int] | Array) -> tuple[Ar
 
 
 def error_beside_constant(predicted: Array, truth: Array) -> tuple[float, int]:
-    """Return error / error of a constant prediction, and the number of rows the constant misses."""
+    """Return error / (error of a constant), and the number of rows that the constant misses."""
     if truth.ndim == 1:
         missed = len(truth) - int(np.bincount(truth).max())
         return float((predicted != truth).sum()) / max(missed, 1), missed
@@ -347,7 +347,7 @@ def nearest_rows(features: Array) -> Array:
 def linear_predictions(features: Array, wide: Array) -> Array:
     """Return the prediction of each row by a ridge regression on the other rows.
 
-    The residual is the residual of the fit to all rows, divided by 1 - leverage of the row.
+    Its residual is the residual of the fit to all rows, divided by 1 - leverage of the row.
     """
     rows, size = features.shape
     if size > rows:  # a smaller matrix gives the same numbers
@@ -382,7 +382,7 @@ class RandomUnits:
     def predict(self, wide: Array) -> Array:
         """Predict each row of centered targets (rows, outputs) from the other rows.
 
-        The result is from the penalty with the lowest squared error.
+        The penalty with the lowest squared error is used.
         """
         sizes, rows, products = self._sizes, len(wide), self._left.T @ wide
         best, lowest = np.zeros_like(wide), inf
@@ -399,11 +399,11 @@ class RandomUnits:
 
 
 def contradictions(classes: Array, guess: Array, candidates: Array) -> tuple[float, float, Array]:
-    """Return the share of contradicted rows among the surest rows, its error, and these rows.
+    """Return the contradicted rows among the surest rows: share, standard error, and row indices.
 
-    A row is contradicted if a model predicts another class.  Only the rows `candidates` (rows,), a
-    mask, count; without candidates, the share and its standard error are NaN.  `guess` (rows,
-    classes) has the predicted probabilities minus the shares of the classes.
+    A row is contradicted if a model predicts another class.  Only rows in the mask `candidates`
+    (rows,) count; without any, the share and its standard error are NaN.  `guess` (rows, classes)
+    has the predicted probabilities minus the shares of the classes.
     """
     shares = guess + np.bincount(classes, minlength=guess.shape[1]) / len(classes)
     ordered = np.sort(shares, axis=1)
@@ -441,7 +441,7 @@ def middle_range(values: Array) -> tuple[float, float]:
 
 
 def shifts_between(x: Array, other: Array) -> tuple[tuple[float, ...], float]:
-    """Return the Kolmogorov-Smirnov distance of two samples for each feature, and its limit.
+    """Return the Kolmogorov-Smirnov distance between two samples for each feature, and its limit.
 
     The limit is from the asymptotic test, corrected for the number of features.
     """

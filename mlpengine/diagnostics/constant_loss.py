@@ -14,7 +14,7 @@ from mlpengine.ops import Loss
 from mlpengine.ops.loss_sum import LossSum
 
 
-@np.errstate(all="ignore")  # of a diverged run
+@np.errstate(all="ignore")  # a diverged run may overflow
 def feature_sizes(x: Array) -> Array:
     """Return the size of each feature of `x` (rows, in_dim): the 0.9 quantile of its magnitude.
 
@@ -25,7 +25,7 @@ def feature_sizes(x: Array) -> Array:
 
 
 class ExtremeValue(NamedTuple):
-    """A value that is `times` the fifth largest value of its column (-1 for a target)."""
+    """A value that is `times` the fifth largest value of `column` (-1 for a target)."""
 
     row: int
     column: int
@@ -35,7 +35,7 @@ class ExtremeValue(NamedTuple):
 NO_EXTREME = ExtremeValue(-1, -1, 0.0)
 
 
-@np.errstate(all="ignore")  # of a diverged run
+@np.errstate(all="ignore")  # a diverged run may overflow
 def extreme_feature(x: Array, sizes: Array) -> ExtremeValue:
     """Return the most extreme value of features (rows, in_dim) of about unit size.
 
@@ -51,7 +51,7 @@ def extreme_feature(x: Array, sizes: Array) -> ExtremeValue:
     return known
 
 
-@np.errstate(all="ignore")  # of a diverged run
+@np.errstate(all="ignore")  # a diverged run may overflow
 def extreme_target(y: Array) -> ExtremeValue:
     """Return the most extreme target (rows, outputs), by its distance from the median."""
     known = NO_EXTREME
@@ -75,11 +75,11 @@ def _times(extreme: ExtremeValue) -> float:
     return extreme.times
 
 
-@np.errstate(all="ignore")  # of a diverged run
+@np.errstate(all="ignore")  # a diverged run may overflow
 def weight_scale(mlp: Network) -> float:
     """Return the median over weight matrices of root mean square * sqrt(number of inputs).
 
-    Usual initializers have 1 to 1.5.  NaN without a matrix.
+    Usual initializers give 1 to 1.5.  Without a weight matrix, the result is NaN.
     """
     weights = (mlp.params.views[name] for name in mlp.groups["weights"])
     scales = [float(np.sqrt(np.mean(np.square(w)) * (w.size // len(w)))) for w in weights]
@@ -89,12 +89,12 @@ def weight_scale(mlp: Network) -> float:
 def baseline_loss(loss: Loss, y: Array, outputs: int, weights: Array | None = None) -> float:
     """Return the loss of the best constant prediction; a network that learns has a lower loss.
 
-    Shapes: y as in the loss, (rows,) class numbers or (rows, outputs); weights (rows,).
+    Shapes: y as in the loss, (rows,) class indices or (rows, outputs); weights (rows,).
     """
     return loss_of_constant(loss, y, loss.best_constant(y, outputs, weights), weights)
 
 
-@np.errstate(all="ignore")  # of a diverged run
+@np.errstate(all="ignore")  # a diverged run may overflow
 def constant_losses(
     loss: Loss | LossSum, outputs: Any, parts: Sequence[tuple[Any, Array | None]]
 ) -> list[float]:

@@ -18,10 +18,10 @@ LAYERS = ("update_ratio", "gradient_rms", "dead_share", "saturated_share")
 def gradients_of(
     series: Series, batch_size: int | None, names: Sequence[str] = (), *, dead: bool = False
 ) -> dict[str, Any]:
-    """Return some of the samples of gradients, updates and units, as data of charts.
+    """Return evenly spaced samples of gradients, updates and units, as data for charts.
 
-    `names` are the names of all layers; by default, layers have numbers.  The chart of units shows
-    the limit only if a verdict tells of `dead` units.
+    `names` are the names of all layers; by default, layers have numbers.  With `dead`, the chart of
+    units shows the limit of the verdict "dead".
     """
     kept = thinned(np.nan_to_num(series.of("gradient_norm")), 240)
     few = evenly_spaced(len(series), SHOWN_SAMPLES)

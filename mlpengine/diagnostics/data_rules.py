@@ -1,4 +1,4 @@
-"""The rules about data: errors of simple models, and differences of training and other rows."""
+"""Rules about data: errors of simple models, and differences between training and other rows."""
 
 from math import inf, isnan, nan
 
@@ -39,7 +39,7 @@ def shifted(diagnostics: Diagnostics) -> Verdict | None:
         evidence = (
             f"{count:,} of {len(known.shifts):,} features differ, most of all "
             f"{brief(diagnostics.feature_names[number])!r} (Kolmogorov-Smirnov distance "
-            f"{two_digits(distance)}, by chance up to {two_digits(limit)})."
+            f"{two_digits(distance)}; up to {two_digits(limit)} is usual by chance)."
         )
         if np.isfinite(known.ranges).all():
             evidence += (
@@ -53,8 +53,8 @@ def shifted(diagnostics: Diagnostics) -> Verdict | None:
     else:
         distance = known.target_shift
         evidence = (
-            "Their targets are distributed differently (Kolmogorov-Smirnov distance "
-            f"{two_digits(distance)}, by chance up to {two_digits(limit)})."
+            "The targets have different distributions (Kolmogorov-Smirnov distance "
+            f"{two_digits(distance)}; up to {two_digits(limit)} is usual by chance)."
         )
     # Later rows and other groups usually differ.
     severity = NOTE if diagnostics.planned_split else "warning"
@@ -88,10 +88,9 @@ def too_good(diagnostics: Diagnostics) -> Verdict | None:
         return None
     headline = "The score is too good"
     evidence = (
-        f"On validation rows the network has {percent(error)} of the error of a constant "
-        "prediction."
+        f"The error on validation rows is {percent(error)} of the error of a constant prediction."
     )
-    advice = "Look for columns that reveal the target, and for copied training rows."
+    advice = "Look for columns that reveal the target, and for copies of training rows."
     no_fix = "the columns must be checked"
     return Verdict("too_good", None, headline, evidence, error, limit, advice, no_fix=no_fix,
                    severity=NOTE)  # fmt: skip
@@ -105,9 +104,9 @@ def underfitting(diagnostics: Diagnostics) -> Verdict | None:
     behind = known.error - known.best
     headline, limit = "The network underfits", limits.BEHIND
     evidence = (
-        f"On its own training rows the network has {percent(known.error)} of the error of a "
-        f"constant prediction; a simple model ({known.best_name}) of the same columns has "
-        f"{percent(known.best)} on rows that are new to it."
+        f"On training rows, the error is {percent(known.error)} of the error of a constant "
+        f"prediction. A simple model ({known.best_name}) reaches {percent(known.best)} on rows "
+        "that it was not trained on."
     )
     faster = faster_fix(diagnostics) if narrowest(diagnostics) > limits.SMALL_LAYER else None
     if faster:
@@ -131,19 +130,13 @@ def behind_linear(diagnostics: Diagnostics) -> Verdict | None:
         return None
     headline = "A linear model beats the network"
     evidence = (
-        f"On {known.rows} the network has {shown_name(known.metric)} {known.value:.3g}, a linear "
-        f"model {known.linear:.3g} (standard error of the difference {two_digits(known.error)})."
+        f"On {known.rows} the network has {shown_name(known.metric)} {known.value:.3g}, and a "
+        f"linear model has {known.linear:.3g} (standard error of the difference: "
+        f"{two_digits(known.error)})."
     )
-    advice = (
-        "If the linear model's log loss is lower, too, train the linear model alone: set "
-        "model.hidden to [] and remove training.members, the list of network types."
-    )
-    no_fix = "the ensemble contains a linear model"
-    if known.fix:
-        first, no_fix = known.fix[0], ""
-        advice = f"Train a linear model: set {first.key} to [{', '.join(first.plain)}]."
-    return Verdict("behind_linear", None, headline, evidence, behind, limit, advice, known.fix,
-                   no_fix)  # fmt: skip
+    first = known.fix[0]
+    advice = f"Train a linear model: set {first.key} to [{', '.join(first.plain)}]."
+    return Verdict("behind_linear", None, headline, evidence, behind, limit, advice, known.fix)
 
 
 def noisy_labels(diagnostics: Diagnostics) -> Verdict | None:
@@ -157,7 +150,7 @@ def noisy_labels(diagnostics: Diagnostics) -> Verdict | None:
     headline, no_fix = "Some labels seem wrong", "the rows must be checked"
     share, limit = known.contradicted, limits.CONTRADICTED
     evidence = (
-        f"In the rows where a simple model ({known.best_name}) is surest, it contradicts "
+        f"Where a simple model ({known.best_name}) is most certain, it contradicts "
         f"{percent(share)} of the labels; up to {percent(limit)} is usual."
     )
     advice = f"Check such rows, beginning with {some}."
@@ -177,8 +170,8 @@ def moved(diagnostics: Diagnostics) -> Verdict | None:
     headline, way = "Targets stand one row off", "below" if side > 0 else "above"
     saved = (other - own) / (1 - own)
     evidence = (
-        f"The features of a row predict the target of the row {way} with a "
-        f"{percent(saved)} smaller squared error than the row's own target."
+        f"From the features of a row, the target of the row {way} can be predicted with a "
+        f"{percent(saved)} smaller squared error than the target of the row itself."
     )
     advice = "Check how targets were joined to the rows."
     no_fix = "the data must be checked"
@@ -203,13 +196,13 @@ def labels(diagnostics: Diagnostics) -> Verdict | None:
     if known.linked > 1 or not (close and hopeless):
         return None
     headline = "Targets do not fit their rows"
-    advice = "Check that labels belong to their rows; if so, the columns may not tell the target."
+    advice = "Check that labels belong to their rows; if so, look for columns that tell the target."
     evidence = (
         f"The best validation loss is {percent(share)} of the loss of a constant prediction, "
-        "and simple models are no better than a constant, either."
+        "and simple models are no better than a constant prediction, either."
     )
     no_fix, limit = "the data must be checked", limits.LEARNED
-    severity = NOTE if rare else "warning"  # right labels of rare classes are hard to predict
+    severity = NOTE if rare else "warning"  # rare classes are hard to predict
     return Verdict("labels", None, headline, evidence, share, limit, advice, no_fix=no_fix,
                    severity=severity)  # fmt: skip
 
@@ -239,8 +232,8 @@ def wrong_loss(diagnostics: Diagnostics) -> Verdict | None:
         return None
     headline = "Loss does not train for the mean"
     evidence = (
-        f"The {loss.name} loss is {percent(share)} of a constant prediction's, but the squared "
-        f"error is {percent(known.error)} of a constant prediction's."
+        f"Compared with a constant prediction, the {loss.name} loss is {percent(share)}, but the "
+        f"squared error is {percent(known.error)}."
     )
     advice = "If you want to predict the mean, set loss to mse; if not, ignore this."
     fix = [Fix(TrainingSettings, "loss", "mse")]

@@ -111,7 +111,7 @@ def suited_lr_fix(diagnostics: Diagnostics) -> list[Fix]:
 
 
 def lr_fix(diagnostics: Diagnostics, factor: float) -> list[Fix]:
-    """Return the fix with the learning rate times `factor`, or [] if either is unknown."""
+    """Return the fix with the learning rate times `factor`, or [] if the product is unknown."""
     lr = usual_lr(diagnostics) * factor
     return [Fix(Optimizer, "lr", rounded(lr))] if lr > 0 else []
 

@@ -9,10 +9,10 @@ from mlpengine.nn import Gradients, Scratch
 
 
 def activations_of(scratch: Scratch, grads: Gradients) -> list[tuple[Array, bool]]:
-    """Return the activations (batch, units) of every layer, and whether dropout left them as is.
+    """Return the activations (batch, units) of every layer, and whether they are before dropout.
 
-    Activations are before dropout, if training keeps these.  Further axes of the output of a layer
-    are part of the units.
+    Activations are before dropout if the step keeps these values in memory, else after dropout.
+    Further axes of a layer's output are flattened into units.
     """
     try:
         grads.bind(scratch)
@@ -31,12 +31,12 @@ def activations_of(scratch: Scratch, grads: Gradients) -> list[tuple[Array, bool
 
 
 def flat_rows(array: Array) -> Array:
-    """Return a view (rows, entries of a row)."""
+    """Return a view of shape (rows, entries per row)."""
     return array.reshape(len(array), -1) if array.ndim != 2 else array
 
 
 class Workspace:
-    """Memory as large as the widest layer, which all probes share."""
+    """Temporary memory for all probes, as large as the widest layer."""
 
     def __init__(self, size: int, batch_size: int, dtype: DTypeLike) -> None:
         self.batch_size = batch_size

@@ -1,4 +1,4 @@
-"""The last sample as a table: one line for each layer, and a few for the network."""
+"""The last sample as a table: a line for each layer, and some lines for the network."""
 
 from functools import partial
 from math import isnan
@@ -18,15 +18,15 @@ TITLE_WIDTHS = {
     "mean": 8,
     "std": 7,
 }
-"""Titles and widths of the columns: TABLE_WIDTH with spaces.  Names of layers may need more."""
+"""Titles and widths of columns; with spaces, TABLE_WIDTH in all.  Layer names may be wider."""
 
 
 LEGEND = """\
 grad RMS: root mean square of the weights' gradient
-update: norm of the weight change divided by the norm of the weights; usual: 0.001 at the full lr
-dead|sat: units that never fire (relu), or activations beyond 0.97 of their range (tanh, sigmoid)
+update: norm of weight change / norm of weights; usually 0.001 before lr decay
+dead|sat: share of units that are always 0 (relu) or saturated (tanh, sigmoid)
 mean, std: mean and standard deviation of the activations
-gradient noise scale: larger batches than this hardly improve a step"""
+gradient noise scale: batches of more rows hardly improve a step"""
 """The meaning of the columns."""
 
 
@@ -64,17 +64,18 @@ def _net_lines(diagnostics: Diagnostics) -> list[str]:
     hardest = "unknown" if isnan(get("hardest_row")) else name_row(int(get("hardest_row")))
     before, limit = two_digits(norm), two_digits(clipped)
     after = f", clipped to {limit}" if clipped < norm and limit != before else ""
-    first = f"measured in step {diagnostics.sampled:,}: gradient norm {before}{after}"
+    first = f"measured in step {diagnostics.sampled:,}; gradient norm {before}{after}"
     if diagnostics.unknown_rows:
         why = diagnostics.unknown_rows
-        return [first, f"gradient norms of rows: unknown, because {why}"]
+        return [first, f"gradient norm of single rows: unknown, because {why}"]
     lines = [
         first,
-        f"gradient norms of rows: median {two_digits(get('example_norm_median'))}, largest "
+        f"gradient norm of single rows: median {two_digits(get('example_norm_median'))}, largest "
         f"{two_digits(get('example_norm_max'))} ({hardest})",
     ]
     if diagnostics.spikes.count:
-        lines.append(f"spikes: {diagnostics.spikes.count} of {diagnostics.spikes.steps} steps")
+        count, steps = diagnostics.spikes.count, diagnostics.spikes.steps
+        lines.append(f"gradient norm several times the usual: in {count} of {steps} steps")
     return [*lines, noise_sentence(diagnostics)]
 
 

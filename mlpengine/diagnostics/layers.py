@@ -19,10 +19,10 @@ class LayerFacts(NamedTuple):
     """Facts about a layer.
 
     `units` is the number of entries of the output per row.  `activation` is the op that computes
-    the output, or None if this op is no activation.  `weights` are the names of the layer's
-    parameters in the group "weights".  `is_passage` says whether every path through the network
-    passes the output of the layer.  `weighs_all` says whether every path passes an op that reads
-    the weights.
+    the output, or None if this op is not an activation.  `weights` are the names of the layer's
+    parameters in the group "weights".  `is_passage` is True if every path through the network
+    passes the output of the layer.  `weighs_all` is True if every path passes an op that reads the
+    weights.
     """
 
     name: str

@@ -97,15 +97,15 @@ class Diagnostics(Uncopyable):
         layers: facts about each named layer.
         dropout: rates of dropout, in forward order.
         unknown_rows: why the gradients of single rows are unknown, or "".
-        windows: by rectifier layer, a record of the units that fire.
+        windows: for each rectifier layer, the units that fired recently.
         epochs: (training loss, validation loss) of each epoch.
 
         The caller sets the following attributes at the end of a run:
 
         baselines: errors of simple models on the rows.
         baseline_score: scores of the network and of a linear prediction, or None.
-        class_counts, recalls: number of training rows of each class, and its recall (NaN if the
-            class has too few rows).
+        class_counts, recalls: for each class, the number of training rows, and the recall (NaN with
+            too few rows).
         class_names: names of the classes; empty if they have only numbers.
         dead_at_end: by rectifier layer, the share of units that are 0 on a sample of rows.
         copies: shares of validation rows that repeat a training row.
@@ -147,6 +147,7 @@ class Diagnostics(Uncopyable):
         self.feature_sizes: Array = np.zeros(0) if feature_sizes is None else feature_sizes
         self.feature_names = tuple(feature_names) or tuple(map(str, range(features)))
         self.failure, self.skipped, self.name_row = "", 0, name_row
+        self.failed_setting: tuple[str, ...] = ()
         self.loss, self.optimizer = loss, optimizer
         self.target_range, self.steps_per_epoch = target_range, steps_per_epoch
         self.extreme = extreme
@@ -265,9 +266,9 @@ class Diagnostics(Uncopyable):
         return is_sample
 
     def skip(self, step: int) -> None:
-        """Plan the next work; copy the parameters if the next step is a sample.
+        """Plan the next sample; copy the parameters if the next step is a sample.
 
-        Up to the step `free_until`, this method can replace `sample`.
+        Up to the step `free_until`, you may call `skip` instead of `sample`.
         """
         self._plan(step)
         if self._schedule.sample_at == step + 1:
@@ -284,7 +285,7 @@ class Diagnostics(Uncopyable):
     def get(self, quantity: str, layer: int | None = None) -> float:
         """Return a quantity of the last sample; NaN if it is unknown.
 
-        Raises: UsageError for another name, or for a layer that is not a number of the table.
+        Raises: UsageError for an unknown quantity, or a layer number that does not exist.
         """
         names, count = NET_QUANTITIES if layer is None else LAYER_QUANTITIES, self.columns.layers
         if layer not in (None, *range(count)):
@@ -370,7 +371,7 @@ class Diagnostics(Uncopyable):
             replay(probes.rows.norm_calls)
             norms = probes.rows.norms
             largest = int(norms.argmax())
-            few = probes.rows.unknown or len(norms) < SMALL_BATCH  # a row of few has a large share
+            few = probes.rows.unknown or len(norms) < SMALL_BATCH  # each row has a large share
             share = nan if few else float(norms[largest] / norms.sum())
         row = int(rows[largest]) if rows is not None else largest
         self.noted.append(Spike(step, norm, norm / self.spikes.usual, row, share))

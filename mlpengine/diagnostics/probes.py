@@ -21,7 +21,7 @@ MEAN_INDEX = LAYER_INDEX["activation_mean"]
 
 
 class BoundProbes:
-    """The calls that measure a scratch and its gradients, and the indices of their results.
+    """The calls that measure the buffers of a step, and the indices of their results.
 
     Attributes:
         rows: probe of single rows.
@@ -46,7 +46,7 @@ class BoundProbes:
         self._starts = [columns.start(number) for number in range(columns.layers)]
         self._moments = [NET_INDEX["input_mean"], *(s + MEAN_INDEX for s in self._starts)]
         self._results: list[tuple[int, int]] = []
-        """Pairs of an index in the sample and the number of the call that returns this entry."""
+        """Pairs (index in the sample, number of the call that returns the value)."""
         calls: list[Call] = []
         for number, (op, (y, is_plain)) in enumerate(zip(ops, known, strict=True)):
             if is_plain and (own := saturation_calls(op, y, workspace)):

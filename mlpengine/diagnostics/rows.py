@@ -1,8 +1,8 @@
-"""Norms of the gradients of single rows, without these gradients, and the gradient noise scale.
+"""Gradient norms of single rows, computed without these gradients, and the gradient noise scale.
 
-In a dense layer, the gradient of the weights for one row is the outer product of delta and input.
-So the squared norm, with the bias, is norm(delta)**2 * (norm(input)**2 + 1).  If several ops read
-the weights, the squared norm is a sum of such products.
+In a dense layer, the gradient of the weights for one row is the outer product of delta (gradient
+of the output) and input.  So the squared norm, with the bias, is norm(delta)**2 * (norm(input)**2 +
+1).  If several ops read the weights, the squared norm is a sum of such products.
 
 Source: Goodfellow 2015, arXiv 1510.01799.
 
@@ -80,9 +80,9 @@ class RowProbe:
         outputs: Sequence[Array],
         before: Mapping[str, Array],
     ) -> "RowProbe":
-        """Return the probe of a scratch and gradients; `outputs` are the activations of layers.
+        """Return the probe of a step's buffers; `outputs` are the activations of layers.
 
-        `before` holds the parameters before the step.
+        `before` has the parameters before the step.
         """
         groups, gradients, unknown = scratch.mlp.groups, None, ""
         try:

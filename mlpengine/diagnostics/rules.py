@@ -51,9 +51,9 @@ NO_SCALE = "the initial weights have a usual size"
 
 
 class VerdictRule(NamedTuple):
-    """A function that returns a verdict or None, the names of its verdicts, and their causes.
+    """A function that returns a verdict or None, and the names of the verdicts that it may return.
 
-    A rule is skipped if one of its causes, names of other verdicts, is reported.
+    `causes` are names of other verdicts; if one of these is reported, the rule is skipped.
     """
 
     check: Callable[[Diagnostics], Verdict | None]
@@ -64,7 +64,7 @@ class VerdictRule(NamedTuple):
 RULES: list[VerdictRule] = []
 """The rules, causes first."""
 
-OF_RATES = {"clip_low", "few_steps", "lr_high", "lr_low", "noise_scale", "unfinished", "unsteady"}
+LR_RULES = {"clip_low", "few_steps", "lr_high", "lr_low", "noise_scale", "unfinished", "unsteady"}
 """Verdicts that do not apply to full-batch optimizers, because these search their step length."""
 
 
@@ -87,23 +87,23 @@ def add_rule(
     VERDICTS.update(dict.fromkeys(names))
 
 
-@np.errstate(all="ignore")  # of a diverged run
+@np.errstate(all="ignore")  # a diverged run may overflow
 def verdicts(diagnostics: Diagnostics) -> Verdicts:
     """Return the verdicts on a run: causes first, notes last, and none with a reported cause."""
     reported: dict[str, Verdict] = {}
-    unasked = OF_RATES if isinstance(diagnostics.optimizer, FullBatch) else ()
+    ignored = LR_RULES if isinstance(diagnostics.optimizer, FullBatch) else ()
     for check, _, causes in RULES:
         if causes.isdisjoint(reported):
             verdict = check(diagnostics)
-            if verdict is not None and verdict.name not in unasked:
+            if verdict is not None and verdict.name not in ignored:
                 reported[verdict.name] = verdict
     if not reported and (verdict := LAST_RESORT(diagnostics)) is not None:
         reported[verdict.name] = verdict
     ordered = sorted(reported.values(), key=lambda verdict: verdict.severity == NOTE)
-    return Verdicts(_suited(diagnostics, verdict) for verdict in ordered)
+    return Verdicts(_for_network(diagnostics, verdict) for verdict in ordered)
 
 
-def _suited(diagnostics: Diagnostics, verdict: Verdict) -> Verdict:
+def _for_network(diagnostics: Diagnostics, verdict: Verdict) -> Verdict:
     """Return a verdict that suits the network; for an `Mlp`, the verdict itself.
 
     For other networks, add the name of the layer, and remove settings that the network lacks.
@@ -160,7 +160,7 @@ def target_scale(diagnostics: Diagnostics) -> Verdict | None:
         size, limit = diagnostics.baseline, limits.SMALL_LOSS
         evidence = f"Predicting a constant has a loss of {size:.1e}, so the gradients are nearly 0."
         advice = "Multiply the formula of the loss so that this value becomes about 1."
-        fix, no_fix = [], "a factor of the loss is no setting"
+        fix, no_fix = [], "a factor of the loss is not a setting"
     elif times > limits.OFF_CENTER and not size > limit:
         headline, mean = "Target is not centered", sqrt(max(times**2 - 1, 0.0))
         evidence = f"Its mean is {two_digits(mean)} times its standard deviation; 0 is usual."
@@ -200,7 +200,7 @@ def frozen(diagnostics: Diagnostics) -> Verdict | None:
 def start(diagnostics: Diagnostics) -> Verdict | None:
     """The first loss is far above the loss of a constant prediction."""
     first = diagnostics.first_loss
-    usual = max(diagnostics.baseline, zero_logits(diagnostics))  # rare classes: low baseline
+    usual = max(diagnostics.baseline, zero_logits(diagnostics))  # rare classes lower the baseline
     times = first / usual if usual > 0 else nan
     if not times > limits.START_TIMES * dropout_gain(diagnostics):
         return None
@@ -239,11 +239,11 @@ def nonfinite(diagnostics: Diagnostics) -> Verdict | None:
     )
     fix = [
         Fix(TrainingSettings, "on_nonfinite", "skip"),
-        Fix(TrainingSettings, "nonfinite_limit", 1000),  # a bad row fails once in each epoch
+        Fix(TrainingSettings, "nonfinite_limit", 1000),  # one bad row fails in every epoch
         Fix(TrainingSettings, "clip_norm", 1.0),
     ]
     others = rates(diagnostics, 0.1, 0.01)
-    if "early_stopping.monitor" in diagnostics.failure:  # the loss is finite, a metric is not
+    if "monitor" in diagnostics.failed_setting:  # the loss is finite, a metric is not
         advice, others = "Let the loss choose the best epoch.", []
         fix = [Fix(TrainingSettings, "early_stopping", EarlyStopping())]
     return Verdict("nonfinite", None, headline, evidence, skipped, 0.0, advice, fix, others=others)
@@ -269,7 +269,7 @@ def lr_high(diagnostics: Diagnostics) -> Verdict | None:
         more = f", and momentum makes later steps up to {two_digits(gain)} times as large"
     evidence = (
         f"A step changed the weights by {two_digits(ratio)} times their norm{more}; about "
-        f"{limits.GUIDE_RATIO} is usual, in the first step up to {limits.AIM}."
+        f"{limits.GUIDE_RATIO} is usual (up to {limits.AIM} in the first step)."
     )
     times = max(2.0, start_ratio(diagnostics) / limits.AIM)
     fix = lr_fix(diagnostics, 1 / times)
@@ -307,7 +307,7 @@ def lr_low(diagnostics: Diagnostics) -> Verdict | None:
     headline = "Learning rate is too low"
     evidence = (
         f"No step changed the weights by more than {two_digits(largest)} times their norm; about "
-        f"{limits.GUIDE_RATIO} is usual, in the first step up to {limits.AIM}."
+        f"{limits.GUIDE_RATIO} is usual (up to {limits.AIM} in the first step)."
     )
     fix = suited_lr_fix(diagnostics)
     advice = lr_advice(fix, f"Multiply it by {two_digits(limits.AIM / start_ratio(diagnostics))}.")
@@ -408,7 +408,7 @@ def depth(diagnostics: Diagnostics) -> Verdict | None:
 
 
 def is_slowed(diagnostics: Diagnostics) -> bool:
-    """Return whether a network of bounded activations stays behind a simple model at its end."""
+    """Return whether a network with bounded activations ends worse than a simple model."""
     ranges = [range_of(layer.activation) for layer in diagnostics.layers[:-1]]
     bounded = any(isfinite(high - low) for low, high in ranges)
     behind = run.lags(diagnostics) or data.behind_linear(diagnostics)
@@ -428,9 +428,9 @@ def signal(diagnostics: Diagnostics) -> Verdict | None:
         return None
     headline = "Activations vanish"
     evidence = (
-        "In the first step the standard deviation of this layer's outputs, over rows and units, "
-        f"is {two_digits(share)} times the one of {brief(diagnostics.layers[0].name)}; 0.1 to 1 "
-        "is usual."
+        "In the first step, the standard deviation of this layer's outputs, over rows and units, "
+        f"is {two_digits(share)} times as large as in {brief(diagnostics.layers[0].name)}; 0.1 to "
+        "1 is usual."
     )
     advice, fix = "Use another initializer or fewer layers.", unsaturated(diagnostics)
     return Verdict("vanishing", last, headline, evidence, share, limit, advice, fix,
@@ -464,8 +464,8 @@ def outlier(diagnostics: Diagnostics) -> Verdict | None:
     largest = max(spikes, key=lambda spike: spike.times)
     headline = "One row outweighs its batch"
     evidence = (
-        f"In step {largest.step} the gradient norm was {two_digits(largest.times)} times the usual "
-        f"one, {percent(largest.share)} of it from {diagnostics.name_row(largest.row)}."
+        f"In step {largest.step}, the gradient norm was {two_digits(largest.times)} times as large "
+        f"as usual; {percent(largest.share)} came from {diagnostics.name_row(largest.row)}."
     )
     norm, limit = rounded(largest.norm / largest.times), limits.OUTLIER_TIMES
     advice = f"Correct that row if a value is wrong, or set training.clip_norm to {norm:g}."

@@ -102,7 +102,7 @@ def schedule(diagnostics: Diagnostics) -> Verdict | None:
     cosine = [Fix(TrainingSettings, "schedule", "cosine")]
     half = float(np.interp(steps[peak] / 2, steps, rates)) / rates[peak]
     if peak == len(rates) - 1 and half < limits.WARMING:
-        rise = f"It still rose in the last step, step {steps[peak]:,}, to {rates[peak]:.2g}."
+        rise = f"It still rose in the last step ({steps[peak]:,}), to {rates[peak]:.2g}."
         advice = "Set schedule to cosine, without a warm-up."
         headline = "Learning rate warms up too long"
         return Verdict("schedule", None, headline, rise, half, limits.WARMING, advice, cosine)
@@ -125,7 +125,7 @@ def small_batch(diagnostics: Diagnostics) -> Verdict | None:
         return None
     fails = training_share(diagnostics) > limits.FITTED or lags(diagnostics)
     headline, fix = "Batches are too small", [Fix(TrainingSettings, "batch_size", 16)]
-    evidence = f"Each step sees {plural(batch, 'row')}, so that its gradient is mostly noise."
+    evidence = f"Each step uses only {plural(batch, 'row')}, so its gradient is mostly noise."
     advice = "Set training.batch_size to 16."
     return Verdict("small_batch", None, headline, evidence, batch, usual, advice, fix,
                    severity="warning" if fails else NOTE)  # fmt: skip
@@ -149,7 +149,7 @@ def dropout_high(diagnostics: Diagnostics) -> Verdict | None:
         "of a constant prediction"
     )
     reached = two_digits(float(without[0]) / baseline) if costs else ""
-    other = f"; with dropout off, the validation loss is {reached} times a constant's loss"
+    other = f"; without dropout, the validation loss is {reached} times the loss of a constant"
     evidence += f"{other if costs else ''}."
     advice, fix = "Set model.dropout to 0.1.", [Fix(NetworkSettings, "dropout", 0.1)]
     return Verdict("dropout_high", None, headline, evidence, dropout, limit, advice, fix)
@@ -236,7 +236,8 @@ def overfitting(diagnostics: Diagnostics) -> Verdict | None:
             f"After epoch {half} the validation loss stays near {two_digits(final)}, "
             f"{two_digits(final / scale / max(last, 1e-9))} times the training loss."
         )
-    fewer = [Fix(NetworkSettings, "hidden", [max(8, n // 4) for n in hidden_units(diagnostics)])]
+    hidden = [max(8, layer.units // 4) for layer in diagnostics.layers[:-1]]
+    fewer = [Fix(NetworkSettings, "hidden", hidden)]
     others = [[Fix(NetworkSettings, "dropout", 0.3)], *([fewer] if fewer[0].value else [])]
     if diagnostics.stops_early:
         advice = (
@@ -249,11 +250,6 @@ def overfitting(diagnostics: Diagnostics) -> Verdict | None:
     fix = [Fix(TrainingSettings, "early_stopping", EarlyStopping())]
     return Verdict("overfitting", None, headline, evidence, rise / scale, limit, advice, fix,
                    others=others)  # fmt: skip
-
-
-def hidden_units(diagnostics: Diagnostics) -> list[int]:
-    """Return the number of units of each hidden layer."""
-    return [layer.units for layer in diagnostics.layers[:-1]]
 
 
 def imbalance(diagnostics: Diagnostics) -> Verdict | None:
@@ -274,7 +270,7 @@ def imbalance(diagnostics: Diagnostics) -> Verdict | None:
         f"{name!r} has {counts[number]:,} of the {int(counts.sum()):,} training rows, and the "
         f"network finds {percent(recall)} of the rows of this class."
     )
-    advice = "If they matter to you, set data.class_weights to balanced."
+    advice = "If these rows matter to you, set data.class_weights to balanced."
     fix = [Fix(FeatureSettings, "class_weights", "balanced")]
     return Verdict("imbalance", None, headline, evidence, recall, limit, advice, fix, severity=NOTE)
 
@@ -374,7 +370,7 @@ def narrowest(diagnostics: Diagnostics) -> float:
 
 
 def lags(diagnostics: Diagnostics) -> bool:
-    """Return whether a simple model predicts new rows better than the network its training rows.
+    """Return whether a simple model is better on new rows than the network on training rows.
 
     False for weighted classes, because the loss then does not minimize the number of errors.
     """
@@ -399,7 +395,8 @@ def nothing_learned(diagnostics: Diagnostics) -> Verdict | None:
     headline = "Nothing was learned"
     evidence = (
         f"After {plural(len(diagnostics.epochs), 'epoch')} the training loss is still "
-        f"{two_digits(train)}, and a constant prediction has {two_digits(diagnostics.baseline)}."
+        f"{two_digits(train)}; the loss of a constant prediction is "
+        f"{two_digits(diagnostics.baseline)}."
     )
     advice = "Check that the target depends on the features, and try other learning rates."
     share, no_fix = train / diagnostics.baseline, "the cause is unknown"
@@ -409,9 +406,9 @@ def nothing_learned(diagnostics: Diagnostics) -> Verdict | None:
 
 
 def lowest_share(diagnostics: Diagnostics) -> float:
-    """Return the last loss / the loss of a constant prediction, the lower one of both parts.
+    """Return last loss / loss of a constant, in training or validation, whichever is lower.
 
-    Return 0 if the validation loss rose at the end, or without an epoch.
+    The result is 0 if the validation loss rose at the end, or without an epoch.
     """
     losses = validation_losses(diagnostics)
     rose = len(losses) > 1 and losses[-1] > losses[:-1].min()
@@ -425,7 +422,7 @@ def fall(diagnostics: Diagnostics) -> tuple[float, float]:
     """Return how much the mean loss fell from the third to the last quarter of the epochs.
 
     The first number is the fall divided by the loss of a constant prediction.  The second is the
-    fall divided by the mean loss of the last quarter.  If known, the loss is the validation loss.
+    fall divided by the mean loss of the last quarter.  A known validation loss is preferred.
     Both are 0 if the fall is less than twice its standard error, or if the lowest loss is earlier.
     """
     losses: Array = validation_losses(diagnostics)

@@ -5,7 +5,7 @@ from mlpengine.diagnostics.thresholds import DENSE_STEPS, EVERY, SHORT_STEP, STR
 
 
 class SamplingSchedule:
-    """The steps with samples; after the step before a sample, the parameters are copied.
+    """Decides which steps are samples; the parameters are copied one step before a sample.
 
     Args:
         every: steps between samples; None for `EVERY`, later multiplied by `stretch`.

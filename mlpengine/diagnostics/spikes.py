@@ -40,7 +40,7 @@ class Spikes:
     spike counts as if its norm were the limit.  In the first `update`, the limit is computed from
     the median and the median deviation of the pending norms.
 
-    Source: Chen et al. 2018, arXiv 1804.09849, section 2, without the second condition.
+    Source: Chen et al. 2018, arXiv 1804.09849, section 2 (there without log(2)).
 
     Attributes:
         limit: larger norms are spikes.

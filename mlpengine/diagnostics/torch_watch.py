@@ -100,7 +100,7 @@ class TorchWatch(Watch):
             self._listen()
 
     def _verdicts(self) -> list[Verdict]:
-        """Return the verdicts; a mistake in the loop may explain all others, so it comes alone."""
+        """Return the verdicts, or only a mistake in the loop, which may explain all others."""
         if self._mistake:
             return [self._mistake]
         found = super()._verdicts()
@@ -108,7 +108,7 @@ class TorchWatch(Watch):
         if not (self._is_sum and harmed and not hasattr(self.settings, "betas")):
             return found
         rows = self._rows
-        evidence = f"It adds up over the batch, so that a step is {rows} times as large."
+        evidence = f"The loss adds up over the batch, so that a step is {rows} times as large."
         advice = f"Use reduction='mean', or divide the learning rate by {rows}."
         return [Verdict("loss_summed", None, "Loss is a sum", evidence, rows, 1, advice)]
 
@@ -172,7 +172,7 @@ class TorchWatch(Watch):
         for name in self._outputs:
             leaf = leaves.get(id(self._parameters[name][0]))
             self._ops[name] = _activation(leaf, parents)
-        if any(_kind(node) == "BinaryCrossEntropy" for node in nodes):  # of probabilities
+        if any(_kind(node) == "BinaryCrossEntropy" for node in nodes):  # takes probabilities
             self._ops[next(reversed(self._ops))] = None
 
     def _find_mistake(self) -> None:
@@ -209,13 +209,13 @@ MISTAKES = {
         "frozen",
         "The optimizer misses layers",
         "The optimizer does not have the parameters of {}.",
-        "Make it with model.parameters(), after all layers exist.",
+        "Make the optimizer with model.parameters(), after all layers exist.",
     ),
     "detached": (
         "detached",
         "A branch is detached",
         "No gradient reaches {}, although its output is computed.",
-        "Look for detach(), .data, no_grad() or NumPy between it and the loss.",
+        "Look for detach(), .data, no_grad() or NumPy between this layer and the loss.",
     ),
 }
 """Name, headline, evidence and advice of verdicts on layers that are not trained."""

@@ -18,8 +18,8 @@ RMS, RATIO = LAYER_INDEX["gradient_rms"], LAYER_INDEX["update_ratio"]
 class UpdateProbe:
     """Gradient RMS and update ratio of the weights of each layer, without biases.
 
-    `before_step` copies the parameters.  After the step, `calls` turns the copy into the update.  A
-    layer without weights has none of these quantities.
+    `before_step` copies the parameters.  After the step, the calls from `calls` turn the copy into
+    the update.  A layer without weights has none of these quantities.
 
     Attributes:
         before: parameters before the step, by name; valid until `calls` run.

@@ -75,6 +75,12 @@ class Verdict:
         return self.layer_name or ("" if self.layer is None else f"layer {self.layer}")
 
     @property
+    def is_of_network(self) -> bool:
+        """Whether the verdict is about layers, or its fix changes the network or its optimizer."""
+        keys = ("model.", "optimizer.")
+        return self.layer is not None or any(key.startswith(keys) for key in by_key(self.fix))
+
+    @property
     def fix_text(self) -> str:
         """Settings of the fix as a call of `mlpengine.fit`; "" without a fix."""
         return call_text(by_key(self.fix)) if self.fix else ""
@@ -89,9 +95,9 @@ class Verdict:
 class Verdicts(list[Verdict]):
     """A list of verdicts: HTML in a notebook, text in a terminal.
 
-    Fixes are shown as calls of `mlpengine.fit`.  With `parameters`, the names of parameters by
-    config key, fixes are calls of an estimator; `in_loop`, calls of the engine's classes.
-    `settings` has the keywords of the call that trained.
+    Fixes are shown as calls of `mlpengine.fit`.  With `parameters`, a mapping from config keys to
+    names of parameters, fixes are shown as calls of an estimator.  With `in_loop`, fixes are shown
+    as calls of the engine's classes.  `settings` has the keywords of the call that trained.
     """
 
     def __init__(

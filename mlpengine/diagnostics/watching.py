@@ -8,8 +8,8 @@ from mlpengine.diagnostics.array_watch import Watch
 def watch(model: Any, optimizer: Any, *, every: int | None = None) -> Watch:
     """Watch a PyTorch training loop; see `Watch` for the methods.
 
-    After each step of the optimizer, call `step(loss)`.  After each epoch, call `epoch` if there
-    is a loss on other rows.
+    After each step of the optimizer, call `step(loss)`.  If you have a validation loss, call
+    `epoch(loss)` after each epoch.
 
     Args:
         model: a `torch.nn.Module`.

@@ -1,1 +1,1 @@
-"""Charts and tables as HTML and SVG, for pages and for cells of notebooks."""
+"""Charts and tables as HTML and SVG, for report pages and notebooks."""

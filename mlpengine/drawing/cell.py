@@ -1,4 +1,4 @@
-"""HTML for cells of notebooks, with its own style."""
+"""HTML that a notebook shows, with a style of its own."""
 
 from collections.abc import Sequence
 
@@ -27,7 +27,7 @@ class Cell:
 
 
 def page_cell(text: str, page: str) -> Cell:
-    """Return a whole page in a frame, so that the styles of page and notebook stay apart."""
+    """Return a page in a frame; its style does not affect the notebook."""
     frame = tag("iframe", srcdoc=page, style="width: 100%; height: 800px; border: 0")
     return Cell(text, frame)
 

@@ -1,7 +1,4 @@
-"""A chart as data: its axes and the shapes on them.
-
-`svg` renders a chart for pages.
-"""
+"""Charts as data: axes and the shapes on them.  The module `svg` draws them."""
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -27,10 +24,10 @@ DARK = ("#56B4E9", "#F28E2B", "#3DC79B", "#E59ECA", "#F0E442", "#FFFFFF")
 Source: Okabe and Ito 2008."""
 
 DASHES = ((), (5.0, 2.0), (1.0, 1.2), (5.0, 2.0, 1.0, 2.0))
-"""Dashes and gaps of curves by color, in line widths, to distinguish curves that coincide."""
+"""Lengths of dashes and gaps by color, in line widths; they distinguish curves that coincide."""
 
 NO_RANGE = 1e-300
-"""Maximum width of a range that counts as one value; ticks would underflow in smaller ranges."""
+"""A range of at most this width counts as a single value, because its ticks would underflow."""
 
 NAME_LENGTH = 14
 """Maximum number of characters of a name beside an axis."""
@@ -65,7 +62,8 @@ def axis(
     """Return the axis of some values.
 
     `log=None` chooses a logarithmic axis if the largest value exceeds 8 times the smallest.  With
-    `zero` the axis includes 0; with `whole` its ticks are whole numbers; it ends at `most`.
+    `zero`, the axis includes 0.  With `whole`, ticks are whole numbers.  `margin` is the space at
+    both ends, as a share of the range; the axis does not extend beyond `most`.
     """
     known = np.concatenate([np.ravel(np.asarray(one, np.float64)) for one in values])
     known = known[np.isfinite(known)]
@@ -129,7 +127,7 @@ def _label(value: float, step: float, largest: float) -> str:
 
 
 def thinned(y: Array, points: int = POINTS) -> Array:
-    """Return the indices of about `points` points: both ends, and the extremes of intervals."""
+    """Return indices of about `points` points: first, last, and the extremes of equal intervals."""
     known = np.flatnonzero(np.isfinite(y))
     if len(known) <= points:
         return known
@@ -143,7 +141,7 @@ def thinned(y: Array, points: int = POINTS) -> Array:
 
 
 def array_of(values: Iterable[Any]) -> Array:
-    """Return numbers of the data as an array, with NaN for None."""
+    """Return numbers as a float64 array, with NaN for None."""
     return np.array([np.nan if v is None else v for v in values], np.float64)
 
 
@@ -214,9 +212,9 @@ class Chart(NamedTuple):
     """Axes, the shapes on them in drawing order, and texts.
 
     Args:
-        below: the meaning of x, and its unit.
+        below: the label of the x axis.
         note: a sentence below the chart.
-        words: further sentences for the description that screen readers read.
+        words: further sentences of the description for screen readers.
     """
 
     title: str
@@ -228,12 +226,12 @@ class Chart(NamedTuple):
     words: Sequence[str] = ()
 
     def shows(self, rule: HorizontalLine) -> bool:
-        """Return whether the axis contains the value of a rule."""
+        """Return whether the y axis contains the value of a horizontal line."""
         return bool(np.isfinite(rule.value)) and self.y.low <= rule.value <= self.y.high
 
     @property
     def legend(self) -> list[LegendEntry]:
-        """The legend; empty if it would name only one line."""
+        """The entries of the legend; empty for a single line."""
         keys: list[LegendEntry] = []
         for shape in self.shapes:
             match shape:

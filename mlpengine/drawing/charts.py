@@ -1,6 +1,6 @@
 """The charts of runs, made from the data of a report.
 
-The color of a curve is the number, from 1, of a color in `LIGHT`.
+Color k of a curve is the k-th color in `LIGHT` and `DARK`; the first color is 1.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,15 +35,17 @@ from .markup import number, shortened
 Data = Mapping[str, Any]
 
 AT_MOST_ONE = {*map(shown_name, ("accuracy", "macro_f1", "r2"))}
-"""Names of curves with 1 as their highest possible value."""
+"""Names of metrics with the maximum 1."""
 
-MEAN_CURVES = "Each curve is the mean of the networks that still train; it may jump as they stop."
+MEAN_CURVES = (
+    "Each curve is the mean of the networks in training; it may jump if one of them stops."
+)
 
 FEW = 6
-"""Maximum number of whole numbers that are all named beside an axis."""
+"""Maximum number of whole numbers on an axis with a tick for each."""
 
 DOTTED_POINTS = 30
-"""Maximum points of a curve with a dot at each point."""
+"""Maximum number of points of a curve that are drawn as dots, too."""
 
 
 def training_charts(epochs: Data) -> list[Chart]:
@@ -92,7 +94,7 @@ def by_epoch(
     *,
     powers: bool = False,
 ) -> list[Chart]:
-    """Return a chart of named curves, each with `epoch` and `value`; [] if all are empty."""
+    """Return one chart of curves (name, {"epoch": ..., "value": ...}); [] without points."""
     known = [
         (name, array_of(curve["epoch"]), array_of(curve["value"]))
         for name, curve in curves
@@ -134,8 +136,8 @@ def prediction_charts(predictions: Data) -> list[Chart]:
         sizes = ", ".join(f"{number(one['size'], 3)} for {one['level']:g}" for one in levels)
         charts.append(
             _shares(
-                "Sets of classes", 0.4, "share inside", *held,
-                below="share that a set should hold",
+                "Prediction sets", 0.4, "share inside", *held,
+                below="nominal share",
                 note="The share of true classes inside, with two standard errors. "
                 f"Mean number of classes: {sizes}.",
             )
@@ -145,7 +147,7 @@ def prediction_charts(predictions: Data) -> list[Chart]:
         charts.append(
             _shares(
                 "Prediction intervals", 0.4, "share inside", *held,
-                below="share that an interval should hold",
+                below="nominal share",
                 note="The share of true values inside, with two standard errors.",
             )
         )  # fmt: skip
@@ -208,7 +210,7 @@ def _percent(share: float) -> str:
 def _shares(
     title: str, low: float, name: str, wanted: Array, share: Array, rows: Array, **words: str
 ) -> Chart:
-    """Return the measured shares of rows, with two standard errors, against the wanted shares."""
+    """Return a chart of measured shares, with two standard errors, against nominal shares."""
     unit, curve = axis([low, 1.0], margin=0), Line(wanted, share, 1, name, dots=True)
     return Chart(title, unit, unit, [Diagonal(), _errors(wanted, share, rows), curve], **words)
 
@@ -224,7 +226,7 @@ def _columns(rows: Sequence[Data], *names: str) -> Iterator[Array]:
 
 
 def shades(counts: Array) -> Array:
-    """Return the shade of each cell, from 0 to `SHADES`, by its share of the rows of a class."""
+    """Return shades from 0 to `SHADES` for a confusion matrix, by share of the row's sum."""
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     levels: Array = np.ceil(shares * SHADES * 0.999).astype(int)
     return levels
@@ -265,7 +267,7 @@ def _dependence(curve: Data, outputs: Sequence[object]) -> list[Chart]:
 def by_name(
     title: str, names: Sequence[object], values: Array, below: str, *, zero: bool = False
 ) -> Chart:
-    """Return a chart of one value for each name, from top to bottom."""
+    """Return a chart with a dot for each name, from top to bottom."""
     up = name_axis(names)
     words = [f"{name}: {number(x)}" for name, x in zip(names, values.tolist(), strict=True)]
     dots = Points(values, array_of(place for place, _ in up.ticks))
@@ -275,7 +277,7 @@ def by_name(
 def contribution_chart(
     output: object, names: Sequence[object], values: Array, errors: Array, base: float
 ) -> Chart:
-    """Return a chart of the contributions of columns to an output of one row, with errors."""
+    """Return a chart of the contributions of columns to one prediction, with standard errors."""
     title, below = f"Contributions to {shortened(output)}", "change of the prediction"
     chart = by_name(title, names, values, below, zero=True)
     note = f"From {number(base)}, the mean of the background.  A line is one standard error."
@@ -320,9 +322,9 @@ def _gradients(known: Data) -> Chart | None:
 def _by_layer(
     title: str, known: Data, quantity: str, guide: float | None, note: str
 ) -> Chart | None:
-    """Return a chart of a quantity of each layer by step; `guide` is a usual value.
+    """Return a chart of a quantity of each layer by step; `guide` is a typical value.
 
-    The axis is logarithmic, without zeros, unless all values are zero.
+    The axis is logarithmic and leaves out zeros, unless all values are zero.
     """
     steps = array_of(known["layer_steps"])
     layers = {layer: array_of(v) for layer, v in known["by_layer"][quantity].items()}

@@ -1,4 +1,4 @@
-"""HTML and SVG by nested calls; all text is escaped, except `Markup`."""
+"""HTML and SVG by nested calls of `tag`; all text is escaped, except `Markup`."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 class Markup(str):
-    """Text that is markup; all other text is escaped when it becomes part of a page."""
+    """Text that is HTML or SVG already, and is not escaped."""
 
     __slots__ = ()
 
@@ -27,7 +27,7 @@ Content = str | int | float | None | Iterable["Content"]
 
 
 def tag(name: str, /, *content: Content, **attributes: str | float | None) -> Markup:
-    """Return an element; attributes that are None are left out, and `class_` is the class."""
+    """Return an HTML element; `class_` sets its class, and attributes of None are left out."""
     texts = [
         f' {key.rstrip("_").replace("_", "-")}="{_safe(str(value))}"'
         for key, value in attributes.items()
@@ -57,14 +57,14 @@ def _one(content: Content) -> str:
 
 
 def _safe(text: str) -> str:
-    """Return text with markup and control characters escaped; line ends are kept."""
+    """Return text with escaped HTML and control characters; line ends are kept."""
     if text.isprintable() and not _has_special(text):
         return text
     return escape("\n".join(map(printable, text.split("\n"))), quote=True)
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """Return a number with `digits` significant digits, times a power of ten if needed."""
+    """Return a number as text with `digits` significant digits, such as 0.01234 or 1.234·10⁻⁷."""
     if value is None or value != value:
         return DASH
     if not isfinite(value):
@@ -79,21 +79,21 @@ def number(value: float | None, digits: int = 4) -> str:
 
 
 def by_power(value: float, digits: int = 2) -> str:
-    """Return a number with `digits` digits, without trailing zeros, times a power of ten."""
+    """Return a number as text with at most `digits` digits and a power of ten, such as 1.2·10⁻⁷."""
     mantissa, power = f"{value:.{max(0, digits - 1)}e}".split("e")
     mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
     return _sign(f"{mantissa}·10{str(int(power)).translate(_SUPERSCRIPTS)}")
 
 
 def score_text(value: float | None) -> str:
-    """Return a metric for a sentence: with three decimals, or three digits if it is large."""
+    """Return a metric as text: three decimals, or three digits for numbers from 10 on."""
     if value is None or not isfinite(value):
         return number(value)
     return _sign(f"{round(value, 3) or 0.0:.3f}") if abs(value) < 10 else number(value, 3)
 
 
 def with_error(value: float | None, error: float | None) -> str:
-    """Return a value and its standard error, rounded to two digits of the error."""
+    """Return a value and its standard error as text, both rounded to two digits of the error."""
     if value is None or error is None or not isfinite(value) or not 0 < error < float("inf"):
         return number(value)
     rounded = float(f"{error:.1e}")

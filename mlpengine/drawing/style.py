@@ -1,4 +1,4 @@
-"""Whole pages; the style of pages, and of single elements in cells of notebooks."""
+"""HTML pages, and the styles of pages and of elements in notebooks."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -9,7 +9,7 @@ from .chart_types import DARK, DASHES, LIGHT, SHADES
 from .markup import Content, Markup, tag
 
 CELL_CLASS = "mlpengine"
-"""Class of the element that a notebook shows; the rules apply only inside it."""
+"""HTML class of the elements in notebooks; the style applies only inside such elements."""
 
 _LIGHT = """\
 --ground: #ffffff; --panel: #f6f7f8; --ink: #1f242b; --soft: #59626d; --line: #dfe2e6;
@@ -41,8 +41,8 @@ def page_style() -> Markup:
 def cell_style() -> Markup:
     """Return the style inside elements of class `CELL_CLASS`.
 
-    The colors follow the color scheme of the browser, or the theme of JupyterLab.  The selector has
-    the class twice, so that its rules take precedence over the notebook's rules for tables.
+    The colors follow the color scheme of the browser, or the theme of JupyterLab.  The selector
+    names the class twice: this gives the style precedence over the notebook's rules for tables.
     """
     light, dark = _LIGHT + _colors(LIGHT), _DARK + _colors(DARK)
     return Markup(

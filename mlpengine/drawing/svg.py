@@ -1,7 +1,7 @@
 """Charts as inline SVG, in the colors of the page.
 
-A chart is 360 units wide, so that on a phone its text is as large as the page's text.  Colors are
-classes; the style sheet defines them for light and dark screens and for print.
+A chart is 360 units wide; on a phone its text then is as large as the page's text.  Shapes have
+classes such as ``c1``; the style sheet has their colors for light and dark screens and for print.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ from .markup import Markup, joined, shortened, tag
 WIDTH, HEIGHT = 360, 216
 RIGHT, TOP, BOTTOM = 350, 10, 180
 LEFT, NAMED = 52, 116
-"""Least and greatest left end of the axes, by the length of the texts beside them."""
+"""Minimum and maximum x of the left end of the axes; longer labels need more space."""
 
 CHARACTER = 7.5
 """Width of a digit beside an axis, in the widest usual font."""
@@ -54,7 +54,7 @@ def figure(chart: Chart) -> Markup:
 
 
 def strip(value: float, error: float, highest: float, look: str = "f1") -> Markup:
-    """Return a bar from 0 to a value, with a line for its error, for a cell of a table."""
+    """Return a small bar from 0 to a value, with an error bar, for a cell of a table."""
     width = 120.0
     scale = width / highest if highest > 0 else 0.0
     end = max(0.0, min(width, value * scale))
@@ -163,9 +163,9 @@ class _Frame:
 
 
 def _apart(places: Sequence[float], texts: Sequence[str]) -> list[tuple[float, str, float]]:
-    """Return the most ticks at equal distances with texts that do not overlap.
+    """Return every k-th tick, for the smallest k at which the labels do not overlap.
 
-    Each has its place, its text and the middle of its text.  A tick at zero stays.
+    A tick is (position, label, middle of the label).  A tick at zero is always kept.
     """
     middles = [
         min(x, WIDTH - CHARACTER * len(one) / 2) for x, one in zip(places, texts, strict=True)

@@ -31,16 +31,16 @@ from mlpengine.training.trainer import Fitted, Trainer
 class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
     """A dense network that predicts one of several classes, by softmax cross-entropy.
 
-    A `loss` with one output, such as "binary_focal", needs two classes.  Targets with several
-    columns of 0 and 1 are several labels, each with its own probability.
+    A `loss` with one output, such as "binary_focal", needs two classes.  If `y` has several columns
+    of 0 and 1, each column is a label with its own probability (multilabel classification).
 
     Attributes:
-        classes_: the sorted labels, in the order of the columns of `predict_proba`; for several
-            labels, the numbers of the columns.
+        classes_: the sorted labels, in the order of the columns of `predict_proba`; for multilabel
+            targets, the column indices.
         n_iter_: number of epochs, or of calls of `partial_fit`.
         verdicts_: problems of the fit, as `mlpengine.diagnostics.Verdict`; may be empty.
-        loss_curve_, validation_loss_curve_: loss by epoch on training and on validation rows; the
-            latter is empty if all rows train.
+        loss_curve_, validation_loss_curve_: loss by epoch on training and on validation rows;
+            `validation_loss_curve_` is empty without validation rows.
         best_epoch_: the epoch of the final weights.
         mlp_, mlps_: the first `Mlp`, and a list of all networks.
         history_: loss and metrics of each epoch; a notebook shows their curves.
@@ -69,9 +69,9 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         """Train from scratch on features `X` (rows, features) and labels `y` (rows,).
 
         Rows with the same group in `groups` (rows,) are held out together.  With `times` (rows,),
-        numbers or dates, folds are consecutive in time.  No group or time may be missing.
-        "yes" and "yes " are two labels here, but one label in `mlpengine.fit`; `model_` refuses
-        them.
+        numbers or dates, each fold is a period of time.  No group or time may be missing.
+        Labels that differ only in spaces, such as "yes" and "yes ", are different here;
+        `mlpengine.fit` reads them as one label, and `model_` raises UsageError.
 
         Raises: DataError if all labels are equal.
         """
@@ -111,7 +111,8 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
     ) -> Self:
         """Train once on each row, in order; the first call needs all `classes`.
 
-        Without an earlier `fit`, the rows of all calls so far determine the scaling.
+        Features are scaled by the statistics of `fit` or, without an earlier `fit`, of the rows of
+        all calls so far.
         Raises: DataError for an unknown label.
         """
         first = not self.__sklearn_is_fitted__()
@@ -148,7 +149,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         return labels
 
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
-        """Return the accuracy for labels `y` in any form that `fit` takes."""
+        """Return the accuracy for labels `y`, in any form that `fit` accepts."""
         return float(super().score(X, _label_array(y), sample_weight))
 
     def predict_proba(self, X: Any) -> Array:
@@ -159,9 +160,9 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
     def predict_set(self, X: Any, level: float = 0.9, *, by_class: bool = False) -> Array:
         """Return the prediction set of each row, as bool (rows, classes).
 
-        The set of a new row contains the true class with probability `level`.  This holds on
-        average over all rows or, with `by_class`, for each class.  Out-of-fold probabilities (of
-        rows that did not train the network) determine the sets.  A set may be empty.
+        The set of a new row contains the true class with probability `level`: on average over all
+        rows or, with `by_class`, over the rows of each class.  The sets are calibrated on
+        out-of-fold probabilities (of rows that did not train the network).  A set may be empty.
         Raises: UsageError for several labels, or for an estimator that was fitted without `folds`.
         """
         require_fit(self)
@@ -260,7 +261,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
 def _label_array(labels: Any) -> Any:
     """Return labels as an array; texts become an object array, to keep trailing NUL characters.
 
-    Several labels per row, and NumPy arrays of other dtypes than object, are returned unchanged.
+    Labels with several columns, and NumPy arrays with a dtype other than object, are unchanged.
     Raises: DataError unless all labels are texts, or all are numbers of at most 64 bits.
     """
     dtype = getattr(labels, "dtype", None)

@@ -68,7 +68,7 @@ OPTIONS = {
     "folds": "training.folds",
     "threads": "training.threads",
 }
-"""Config keys by parameter, for parameters with the values of the config."""
+"""Config keys of the parameters that accept the same values as a config."""
 
 PARAMETERS = {key: name for name, key in OPTIONS.items()} | {
     "loss": "loss",
@@ -76,9 +76,9 @@ PARAMETERS = {key: name for name, key in OPTIONS.items()} | {
     "training.early_stopping": "early_stopping",
     "training.members": "members",
 }
-"""Names of parameters by config key; other keys belong to the parameter ``settings``."""
+"""Parameters by config key; keys without a parameter are given in ``settings``."""
 
-OWN = {
+REFUSED = {
     "data.source": "fit takes the rows",
     "data.validation_source": "write validation_fraction=",
     "data.test_source": "score takes the rows",
@@ -105,12 +105,12 @@ OWN = {
 
 @lru_cache(maxsize=1_000)
 def warn_once(line: str) -> None:
-    """Log a warning once in a process: cross-validation repeats it for each fold."""
+    """Log a warning once in a process, because cross-validation would repeat it for each fold."""
     _log.warning("warning: %s", line)
 
 
 def rollback_on_error(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a method: if it raises an error, the attributes are restored."""
+    """Decorate a method so that the attributes are restored if it raises an error."""
 
     @wraps(method)
     def called(self: Any, *args: Any, **options: Any) -> Any:
@@ -148,7 +148,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
     _running: RunningScale | None
     _target_names: list[Any]
     _checksum: int | None = None
-    """The rows of all fits with `warm_start`, if they are the same."""
+    """Checksum of the rows of all fits with `warm_start`; None if the rows differ."""
 
     def __init__(
         self,
@@ -175,8 +175,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
     ) -> None:
         """Store the parameters; `fit` checks them.
 
-        None stands for the proposal of ``mlpengine init`` for the number of rows:
-        settings of a recipe, folds, and ensemble member types.
+        None means the value that ``mlpengine init`` chooses by the number of rows.
 
         Args:
             hidden: sizes of the hidden layers; 16 means [16].
@@ -187,26 +186,27 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
                 such as ``Quantile((0.1, 0.5, 0.9))``.
             class_weight: for a classifier, weights by label, or "balanced" for weights n_rows /
                 (n_classes * rows of the class).  They multiply the weights of the rows.
-            optimizer: name of an optimizer.  Another optimizer than the recipe's has its own
-                default settings.
+            optimizer: name of an optimizer.  If ``mlpengine init`` would choose another one, `lr`
+                and `weight_decay` of None mean the defaults of this optimizer.
             lr: learning rate.
             weight_decay: share of the weights that is subtracted per unit of learning rate.
             batch_size: rows per step.
             epochs: maximum number of passes over the training rows.
             early_stopping: whether training ends when the loss on validation rows stops falling;
-                the weights of the best epoch are kept.  The validation rows are a fold or, without
-                `folds`, the share `validation_fraction`.  False trains one network on all rows.
+                the weights of the best epoch are kept.  The validation rows are the fold that a
+                network leaves out; without `folds`, the share `validation_fraction`.  False trains
+                one network on all rows.
             validation_fraction: share of the rows (of each class in a classifier) that are held
                 out for early stopping.
             folds: number of networks; each trains on all rows except one fold.  If
-                `early_stopping` and `warm_start` are not set, None means eight for 80 to 100,000
-                rows, fewer for fewer rows, and one network for fewer than 20 or more than 100,000
-                rows.
+                `early_stopping` and `warm_start` are not set, None means eight folds for 80 to
+                100,000 rows, fewer for 20 to 79 rows, and otherwise one network without folds.
             members: types of the ensemble members in each fold: plain, piecewise, linear and
                 smooth.  `ensemble_weights_` are the weights of these types in the mean.  "plain"
                 alone takes a third of the default's time.
-            settings: further settings by config keys, such as
-                ``{"training.clip_norm": 1.0, "schedule.name": "cosine"}``; they have priority.
+            settings: further settings by config key, such as
+                ``{"training.clip_norm": 1.0, "schedule.name": "cosine"}``.  They replace the
+                parameters of the same keys.
             threads: number of threads of a fit; scikit-learn runs several fits in parallel.
             warm_start: whether `fit` continues with the weights, optimizer, scaling and classes of
                 the last fit.
@@ -226,8 +226,8 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
     def mlp_(self) -> TabularNetwork:
         """The network, or the first of several.
 
-        Its inputs are features, standardized and clipped if ``data.standardize`` is set.  With
-        piecewise networks in the ensemble, components of bins follow the features.
+        Its inputs are the features, scaled and clipped by the settings ``data.standardize`` and
+        ``data.clip``.  With piecewise members, the features of quantile bins follow.
         """
         return self.mlps_[0]
 
@@ -241,9 +241,9 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
     def model_(self) -> Model:
         """The `Model` of the fit, with its methods such as `explain`, `compare` and `save`.
 
-        Its columns have the names of the data frame (x0, x1, ... for a matrix); the target has the
-        name of the series `y`, or is "y".
-        It keeps no rows: write ``model_.explain_row(row, background=X)``.
+        Its columns have the names of the data frame (x0, x1, ... for a matrix).  The target has the
+        name of the series `y`, or else "y".
+        The model keeps no rows: write ``model_.explain_row(row, background=X)``.
         """
         mean = NetworkMean(self.mlps_, self._problem, self._ensemble_weights)
         preprocessor = copy(self._preprocessor)
@@ -268,7 +268,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         """Return the weights of the rows times the weights of their classes."""
         if self.class_weight is None:
             return weights
-        raise UsageError("class_weight: only a classifier of single labels has it")
+        raise UsageError("class_weight: must be None for a regressor or for multilabel targets")
 
     # training
 
@@ -283,7 +283,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
     ) -> None:
         """Train on a table of features and encoded targets `y` (rows, targets).
 
-        `x` are the features as the caller gave them.  Only with `warm_start`, training continues.
+        `x` are the features as the caller gave them.  With `warm_start`, a second fit continues.
         """
         again = self.warm_start and self.__sklearn_is_fitted__()
         if not again:
@@ -296,7 +296,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
             rows = np.flatnonzero(weights)
             if self._task == "classification":
                 self._require_rows(y, rows)
-        if not divided_by:  # the recipe depends on the number of distinct rows
+        if not divided_by:  # settings are chosen by the number of distinct rows
             given = table if weights is None else table.rows(rows)
             duplicates = table_duplicates(given, table.names, np.arange(given.n_rows))
             once = duplicates.learned_once(y[rows], None if weights is None else weights[rows])
@@ -317,7 +317,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         early = file.config.training.early_stopping
         shows = self.verbose or file.config.training.metrics
         if not (shows or (early and early.monitor != "loss")):
-            data.task.headline = ()  # epochs need no metric besides the loss
+            data.task.headline = ()  # compute only the loss after each epoch
         kept_members = (self._members, self._ensemble_weights) if again else ((), ())
         if again and not self._has_schedule():
             for member in self._members:
@@ -391,7 +391,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         *,
         partial: bool = False,
     ) -> ConfigFile:
-        """Return the config of a fit: the parameters, completed by the proposals of ``init``.
+        """Return the config of a fit; parameters of None get the values that ``init`` chooses.
 
         `divided_by` maps ``group`` or ``time`` to the name of a column.
         Raises: ConfigError for wrong parameters, UsageError for contradictory parameters.
@@ -445,13 +445,13 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         return checked_sections(sections, where)
 
     def _put_settings(self, sections: dict[str, Any]) -> None:
-        """Put `settings` into the config sections.  Raises: UsageError for keys in `OWN`."""
+        """Put `settings` into the config sections.  Raises: UsageError for keys in `REFUSED`."""
         where = f"{type(self).__name__}: settings"
         if not isinstance(self.settings, Mapping | None):
             raise UsageError(f"{where}: must be a mapping of keys (got {self.settings!r:.60})")
         for key, value in _by_key(self.settings or {}):
-            for own, advice in OWN.items():
-                if f"{key}.".startswith(f"{own}."):
+            for refused, advice in REFUSED.items():
+                if f"{key}.".startswith(f"{refused}."):
                     raise UsageError(f"{where}: {key}: is not for estimators; {advice}")
             put(sections, key, as_config(value))
 
@@ -496,7 +496,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
             )
 
     def _has_schedule(self) -> bool:
-        """Return whether `settings` have a schedule; a recipe's schedule ends with one fit."""
+        """Return whether `settings` has a schedule; the default schedule is for one fit only."""
         return any(str(key).partition(".")[0] == "schedule" for key in self.settings or {})
 
     def _seed(self) -> int:
@@ -532,7 +532,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         if weights is None:
             return None
         if not weights.any():
-            raise DataError("class_weight: some row must have a weight above zero (all have 0)")
+            raise DataError("class_weight: a row must have a weight above zero (all have 0)")
         return np.where(weights < np.finfo(np.float32).tiny * weights.max(), 0.0, weights)
 
     def _joined(
@@ -575,7 +575,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
     def _output(self, x: Any) -> Array:
         """Return the mean output of the networks for features as the caller gave them."""
         if not self.__sklearn_is_fitted__():
-            require_fit(self)  # only here, because scikit-learn's check is slow for one row
+            require_fit(self)  # scikit-learn's check takes longer than the prediction of one row
         networks = [member.mlp for member in self._members]
         mean = NetworkMean(networks, self._problem, self._ensemble_weights)
         if self._is_plain(x):
@@ -585,7 +585,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
             pairs = zip(self._columns, table.columns.values(), strict=True)
             table = Table(dict(pairs), table.source)
         output = mean.forward(self._preprocessor.features_of(table))
-        if is_frame(x):  # as `Model.predict` does; arrays of numbers have no cost
+        if is_frame(x):  # warn of drift, as `Model.predict` does; slow for arrays
             for line in NewRows(self._preprocessor).add(table).lines():
                 warn_once(f"{table.source}: {line}")
         return output
@@ -598,7 +598,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         return None
 
     def _is_plain(self, x: Any) -> bool:
-        """Return whether `x` is an array of usable numbers, so `_output` can skip slow checks."""
+        """Return whether `x` is an array of usable numbers; then `_output` skips slow checks."""
         return (
             type(x) is np.ndarray
             and x.ndim == 2
@@ -621,7 +621,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
 
 
 def _by_key(settings: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield settings by config key; a mapping with the name of a section has several."""
+    """Yield settings by config key: {"optimizer": {"lr": 1}} yields "optimizer.lr", 1."""
     for name, value in settings.items():
         if isinstance(value, Mapping) and "." not in str(name):
             yield from ((f"{name}.{key}", item) for key, item in value.items())
@@ -642,6 +642,6 @@ def _division(groups: Any, times: Any, table: Table) -> dict[str, Column]:
                 f"{table.source}: {key}s: needs one entry per row ({table.n_rows}; "
                 f"got {len(column.values)})"
             )
-        is_date = key == "time" and column.kind == "date"  # a date would be a feature
+        is_date = key == "time" and column.kind == "date"  # a column of dates would become features
         columns[key] = Column(column.values) if is_date else column
     return columns

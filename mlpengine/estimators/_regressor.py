@@ -22,7 +22,7 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         n_iter_: number of epochs, or of calls of `partial_fit`.
         verdicts_: problems of the fit, as `mlpengine.diagnostics.Verdict`; may be empty.
         loss_curve_, validation_loss_curve_: loss by epoch, of standardized targets, on training and
-            on validation rows; the latter is empty if all rows train.
+            on validation rows; `validation_loss_curve_` is empty without validation rows.
         best_epoch_: the epoch of the final weights.
         mlp_, mlps_: the first `Mlp`, and a list of all networks.
         history_: loss and metrics of each epoch; a notebook shows their curves.
@@ -46,7 +46,7 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         """Train from scratch on features `X` (rows, features) and targets `y` (rows,) or (rows, k).
 
         Rows with the same group in `groups` (rows,) are held out together.  With `times` (rows,),
-        numbers or dates, folds are consecutive in time.  No group or time may be missing.
+        numbers or dates, each fold is a period of time.  No group or time may be missing.
         """
         again = self.warm_start and self.__sklearn_is_fitted__()
         table, y = self._checked(X, y, reset=not again)
@@ -57,14 +57,15 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
     def partial_fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Train once on each row, in order.
 
-        Without an earlier `fit`, the rows of all calls so far determine the scaling.
+        Features and targets are scaled by the statistics of `fit` or, without an earlier `fit`, of
+        the rows of all calls so far.
         """
         table, y = self._checked(X, y, reset=not self.__sklearn_is_fitted__())
         self._partial_fit(X, y, table, sample_weight)
         return self
 
     def predict(self, X: Any) -> Array:
-        """Return float64 predictions (rows,) or (rows, k), as `y` in `fit`, in its units."""
+        """Return float64 predictions, in the shape and units of `y`: (rows,) or (rows, k)."""
         output = self._output(X)
         predictions = self._problem.predict(output)
         return predictions[:, 0] if self._flat else predictions
@@ -72,8 +73,8 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Array, Array]:
         """Return lower and upper ends of intervals that contain a share `level` of new targets.
 
-        Out-of-fold errors (of rows that did not train the network) determine the ends.  Both arrays
-        have the shape of `predict`.
+        The ends are calibrated on out-of-fold errors (of rows that did not train the network).
+        Both arrays have the shape of `predict`.
         Raises: UsageError for an estimator that was fitted without `folds`.
         """
         require_fit(self)
@@ -86,9 +87,9 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
     def predict_columns(self, X: Any) -> dict[str, Array]:
         """Return all predictions of the loss by name, in the units of the targets.
 
-        For example, names are ``y_0.1`` and ``y_0.9`` for two quantiles, or ``y`` and ``y_std`` for
-        the loss gaussian_nll.  They begin with the name of a series or of a frame's column; several
-        targets of an array begin with ``y0``, ``y1`` and so on.
+        The names are ``y_0.1`` and ``y_0.9`` for two quantiles, for example, or ``y`` and ``y_std``
+        for the loss gaussian_nll.  The name of a series or frame column replaces ``y``; the columns
+        of an array are ``y0``, ``y1`` and so on.
         """
         output = self._output(X)
         return self._problem.columns(output)

@@ -1,4 +1,4 @@
-"""Tables from the features that scikit-learn's callers pass."""
+"""Convert features in the forms that scikit-learn accepts to tables."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ from mlpengine.settings.features import TaskName
 FLOATS = [np.float64, np.float32]
 
 FIRST_ROWS = 1_000
-"""Number of rows that are searched first for three distinct values in a column."""
+"""Number of leading rows that are searched first for three distinct values of a column."""
 
 
 def checked_rows(
@@ -35,8 +35,8 @@ def checked_rows(
     """Return features as a table, and checked targets if they are given.
 
     Data frames of pandas, polars or pyarrow may have texts, categories, dates and missing values.
-    Everything else must be a matrix of numbers with NaN for missing values.  Sparse matrices become
-    dense.  `options` are for scikit-learn's check of targets.
+    Other features must be a matrix of numbers with NaN for missing values.  Sparse matrices become
+    dense.  scikit-learn's check of the targets gets the `options`.
 
     Raises: DataError; ValueError or TypeError from scikit-learn.
     """
@@ -70,7 +70,7 @@ def checked_rows(
 
 
 def is_frame(x: Any) -> bool:
-    """Return whether features have columns with names."""
+    """Return whether features are a data frame."""
     return hasattr(x, "columns") or hasattr(x, "column_names")
 
 
@@ -80,9 +80,9 @@ def _names(estimator: Any) -> list[str] | None:
 
 
 def plain_profile(table: Table, target: list[str], task: TaskName) -> Profile | None:
-    """Return what a proposal of a config needs to know about a table of numbers.
+    """Return the facts about a table of numbers from which `complete_config` chooses settings.
 
-    This is faster than `profile`; all columns are kept.  Return None for other tables.
+    This is faster than `profile`, and drops no column.  Returns None for other tables.
     """
     columns = []
     for name, column in table.columns.items():

@@ -1,4 +1,4 @@
-"""The scaling of features and targets by all rows of calls of `partial_fit`."""
+"""Running means and deviations of features and targets over the calls of `partial_fit`."""
 
 from copy import copy
 from typing import Any, NamedTuple
@@ -50,7 +50,7 @@ class RunningScale(NamedTuple):
 
 
 def _extended(scaler: Any, rows: Array, weights: Array | None) -> Any:
-    """Return statistics that include further rows; a column without known values keeps its own."""
+    """Return statistics that include further rows; columns without known values are unchanged."""
     after = copy(scaler).partial_fit(rows, sample_weight=weights)
     for name, start in (("mean_", 0.0), ("var_", 0.0), ("scale_", 1.0)):
         values = getattr(after, name)

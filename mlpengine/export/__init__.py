@@ -70,7 +70,7 @@ def format_of(path: str | Path, format: str | None = None) -> str:
     if format is None and named not in FORMATS:
         known = f"{', '.join(f'.{name}' for name in others)} or .{last}"
         near = suggestion(named, FORMATS)
-        raise UsageError(f"{path}: the name must end in {known}, or the format be given{near}")
+        raise UsageError(f"{path}: the name must end in {known}, or give the format{near}")
     chosen = named if format is None else format
     if chosen not in FORMATS:
         raise UsageError(
@@ -95,14 +95,14 @@ def export(
     """Write a model to `path`, atomically; return a description of the file.
 
     Args:
-        model: a model with its preprocessing, or a network alone, to be fed with features.
+        model: a model with its preprocessing, or only a network; its input is then features.
         path: path of the file; an existing file with the suffix of the format is replaced.
         format: one of `FORMATS`; by default the format for the suffix of `path`.
-        name: for C, prefix of functions and macros, so that a program can contain several models; a
-            header with their declarations is written beside the file.
-        package: for C, ``arduino`` or ``platformio``; `path` is then the folder of a library with
-            file, header and an example sketch.  The name of the library is `name`, by default the
-            name of the folder.
+        name: for C, prefix of functions and macros, so that a program can contain several models.
+            Then a header with the declarations is written beside the file.
+        package: for C, ``arduino`` or ``platformio``.  Then `path` is the folder of a library with
+            source, header and an example sketch.  The library's name is `name`, by default the name
+            of the folder.
 
     Raises: UsageError for an unknown format; MissingExtraError for ONNX without its packages;
         NumericalError if ONNX and mlpengine give different outputs.

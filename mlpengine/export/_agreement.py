@@ -1,4 +1,4 @@
-"""Comparison of the predictions of exported files with mlpengine's own."""
+"""Compare the predictions of an exported file with the predictions of mlpengine."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -26,9 +26,9 @@ def label_array(classes: Sequence[Label]) -> Array:
 
 
 def largest_difference(model: Model, table: Table, outputs: list[Any]) -> float:
-    """Return the largest difference of `outputs` for a table from mlpengine's outputs.
+    """Return the largest difference between `outputs` for a table and mlpengine's outputs.
 
-    Infinity if a label differs, except labels that are almost equally likely.
+    The difference is infinite if a label differs, unless both labels are almost equally likely.
     """
     ours, task = model.forward(model.preprocessor.features_of(table)), model.task
     expected = task.predicted_numbers(ours)
@@ -53,9 +53,10 @@ def largest_difference(model: Model, table: Table, outputs: list[Any]) -> float:
 
 
 def largest_error(outputs: Array, ours: Array) -> float:
-    """Return the largest difference, in each column relative to our largest value if above 1.
+    """Return the largest difference between two arrays (rows, columns).
 
-    Equal infinities, and NaN in both, do not differ.
+    In a column, differences are divided by the largest value of `ours` if this value exceeds 1.
+    Equal infinities do not differ, nor do two NaN.
     """
     wide = ours.astype(np.float64)
     scale = np.abs(wide).max(axis=0, initial=1.0, where=np.isfinite(wide))

@@ -1,4 +1,4 @@
-"""A training step as one C file with its header, for devices."""
+"""The parts of a C file that trains a network on a device (microcontroller)."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -30,10 +30,10 @@ MakeOptimizer = Callable[[Mlp], Optimizer]
 
 @dataclass(frozen=True)
 class StepCode:
-    """The statements of a step, the length of its scratch array, and positions in the array.
+    """The statements of a step, the length of its scratch array, and C expressions of positions.
 
-    `factors` has the positions of dy and x of each layer; the product of dy and x is the gradient
-    of the layer's weights.  `given` has the positions of the features and of the scaled targets.
+    `factors` has dy and x of each layer, where the outer product of dy and x is the gradient of the
+    layer's weights.  `given` has the features and the scaled targets.
     """
 
     statements: list[Statement]
@@ -47,9 +47,9 @@ class DeviceStep:
     """The inputs of the C files of a training step.
 
     Attributes:
-        mlp: the network, without dropout; its weights are initial weights or, in frozen layers,
-            constants.
-        model: the model with the preprocessing; None for a network alone.
+        mlp: the network, without dropout.  Training in C begins with its weights; the weights of
+            frozen layers are constants.
+        model: the model with the preprocessing; None for a network without preprocessing.
         loss: the loss that training minimizes.
         make_optimizer: function from a network to its optimizer.
         clip_norm: maximum norm of the gradients, or None.
@@ -72,12 +72,12 @@ class DeviceStep:
 
     @cached_property
     def frozen(self) -> list[int]:
-        """Numbers of the frozen layers."""
+        """Indices of the frozen layers."""
         return self.mlp.frozen
 
     @property
     def trained(self) -> list[int]:
-        """Numbers of the trained layers."""
+        """Indices of the trained layers."""
         return [i for i in range(len(self.mlp.layers)) if i not in self.frozen]
 
     @cached_property
@@ -143,14 +143,14 @@ class DeviceStep:
 
     @cached_property
     def table(self) -> TableCode | None:
-        """The C code of the preprocessing; None for a network alone."""
+        """The C code of the preprocessing, if the model has one."""
         if self.model is None:
             return None
         return table_code(self.model, self.name, self.functions, real=self.real, trains=True)
 
     @property
     def has_classes(self) -> bool:
-        """Whether a target is a class number, or 0 or 1."""
+        """Whether a target is a class index, or 0 or 1."""
         if self.model is None:
             return self.target_spec.dtype.kind == "i"
         return not isinstance(self.model.task, Regression)
@@ -162,7 +162,7 @@ class DeviceStep:
 
     @property
     def targets(self) -> int:
-        """Number of values in a row's target; a class number is one value."""
+        """Number of values in a row's target; a class index is one value."""
         if self.table:
             return self.table.targets
         return 1 if self.target_spec.dtype.kind == "i" else self.target_spec.shape[1]

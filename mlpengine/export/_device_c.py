@@ -24,9 +24,9 @@ DEVICE_HEADER = """\
 
    {title}
 
-   All numbers are {upper}_REAL ({real} by default); -D{upper}_REAL={other}, in every file, makes
-   them {other}.  A state needs no memory but its own; the functions may be interrupted, and called
-   for different states at the same time. */
+   All numbers are of the type {upper}_REAL ({real} by default).  To use {other}, compile every file
+   with -D{upper}_REAL={other}.  The functions allocate no memory.  They may be interrupted, and may
+   run for different states at the same time. */
 #ifndef {upper}_H
 #define {upper}_H
 
@@ -62,23 +62,23 @@ typedef struct {{
   uint32_t skipped; /* steps without an update: a number of the step was not finite */
 }} {name}_state;
 
-/* Bytes of a state, and of the stack that a call needs, beside 512 for registers and arguments. */
+/* Bytes of a state, and of the stack that a call needs (and 512 for registers and arguments). */
 #define {upper}_STATE_BYTES sizeof({name}_state)
 #define {upper}_SCRATCH_BYTES ({scratch} * sizeof({upper}_REAL))
 
-/* Sets the weights of the exported model, and everything else to its start. */
+/* Sets the weights to the weights of the exported model, and all counters and moments to 0. */
 void {name}_init({name}_state *state);
 
-/* Predicts one row: writes {about} to out.  Returns 1; or 0, and NaN in out, if x
-   holds a number that cannot be used. */
+/* Predicts one row: writes {about} to out.  Returns 1.  If x has a number that cannot
+   be used, returns 0 and writes NaN to out. */
 int {name}_predict(const {name}_state *state, const {upper}_REAL *x, {upper}_REAL *out);
 
-/* Makes a training step on a row and returns its loss before the step.  A loss, gradient or
-   learning rate that is not finite changes nothing but norm and skipped. */
+/* Makes a training step on a row and returns its loss before the step.  If the loss, the gradient
+   or the learning rate is not finite, the step is skipped: only norm and skipped change. */
 {upper}_REAL {name}_train({name}_state *state, const {upper}_REAL *x, const {upper}_REAL *y);
 
-/* Returns a sum of the bytes of a state.  To keep what was learned while the power is off, store
-   the state and its sum; if the sum has changed, the state is damaged, or of another file. */
+/* Returns a check sum of a state.  To keep a state while the power is off, store the state and its
+   sum.  If the sum of the loaded state differs, the state is damaged, or of another model. */
 uint32_t {name}_check_sum(const {name}_state *state);
 
 #ifdef __cplusplus
@@ -203,12 +203,6 @@ def network_title(step: DeviceStep) -> str:
     )
 
 
-def reals(step: DeviceStep) -> int:
-    """Return the number of reals in a state."""
-    vectors = 1 + len(step.update.moments)
-    return vectors * step.parameters + len(("lr", "norm"))
-
-
 def scratch(step: DeviceStep) -> int:
     """Return the number of reals on the stack of train or of predict, whichever is larger."""
     return max(1, step.step.size, step.forward.size)
@@ -216,7 +210,7 @@ def scratch(step: DeviceStep) -> int:
 
 def source(step: DeviceStep) -> str:
     """Return the source file."""
-    train, predict, norms = _train(step), _predict(step), _norms(step)  # these calls add functions
+    train, predict, norms = _train(step), _predict(step), _norms(step)  # add to step.functions
     body = "".join(
         [
             *_initial(step),

@@ -1,4 +1,4 @@
-"""The self-test of a file for a device: a comparison with Python's results in float64."""
+"""The self-test of C that trains: a program that compares its steps with Python's in float64."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -24,29 +24,29 @@ TEST_STEPS = 100
 """Number of steps of the self-test."""
 
 TEST_ROWS = 40
-"""Number of rows of the self-test; each step trains on the next row, and the rows repeat."""
+"""Number of rows of the self-test.  Each step trains on the next row; after the last, the first."""
 
 CLOSE = 3e-5, 1e-12
-"""Maximum difference of the first two steps from Python's steps, for float and for double."""
+"""Maximum difference from Python in the first two steps, for float and for double."""
 
 CURVE = 3e-2, 1e-9
-"""Maximum root mean square difference of all losses from Python's losses, relative to the losses.
+"""Maximum root mean square difference from Python of all losses, relative to the losses.
 
-Measured by ``benchmarks/device.py --bounds`` (November 2026, GCC 12, x86-64) on 229 random networks
-and 18 trained models: C and Python differ by at most 2.1e-6 in the first two steps, and by at most
-4.8e-6 in the losses.  The bound of the losses is wider, because an optimizer such as Adam takes a
-full step for a gradient near zero: on 100 different rows, the losses of 3 of 248 models differed by
-2e-5 to 2.2e-3."""
+``benchmarks/device.py --bounds`` measured 229 random networks and 18 trained models (November 2026,
+GCC 12, x86-64): C and Python differ by at most 2.1e-6 in the first two steps, and by at most 4.8e-6
+in the losses.  The bound of the losses is much wider, because an optimizer such as Adam takes a
+full step even for a gradient near zero: on 100 different rows, the losses of 3 of 248 models
+differed by 2e-5 to 2.2e-3."""
 
 GROWTH = 1e3
-"""Training diverges if a loss exceeds this multiple of the largest loss at the initial weights."""
+"""A loss above this multiple of the largest loss at the initial weights means divergence."""
 
 TEST = """\
 /* {name}_test.c, written by mlpengine, trains {steps} steps and compares them with Python's steps
    in double precision.  The bound is narrow for the first two steps (loss, gradient, moments,
-   parameters, prediction).  The bound is wider for the losses of all steps, because roundings
-   grow: an optimizer such as Adam takes a full step for a gradient near zero.  Exit code 0 if all
-   agree; otherwise the program prints the first difference and exits with 1. */
+   parameters, prediction).  The bound is wider for the losses of all steps, because rounding errors
+   grow: an optimizer such as Adam takes a full step even for a gradient near zero.  If all agree,
+   the exit code is 0; else the program prints the first difference, and the exit code is 1. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -67,8 +67,8 @@ static void copy({upper}_REAL *to, const double *from, size_t n)
   for (size_t i = 0; i < n; i++) to[i] = ({upper}_REAL)from[i];
 }}
 
-/* Whether a vector differs from the expected vector by more than the limit; prints the difference
-   (root mean square, relative to scale). */
+/* Returns 1 and prints the difference if a vector differs from the expected vector by more than the
+   limit.  The difference is the root mean square, divided by scale. */
 static int differs(const char *what, size_t step, const {upper}_REAL *is, const double *expected,
                    size_t n, double scale, int all)
 {{
@@ -86,8 +86,8 @@ static int differs(const char *what, size_t step, const {upper}_REAL *is, const 
   return 1;
 }}
 
-/* Whether a step without a target or a learning rate changes the state, or a flipped bit keeps the
-   check sum. */
+/* Returns 1 if a step with NaN as target or learning rate changes the state, or if a flipped bit
+   does not change the check sum. */
 static int is_unsafe(const {upper}_REAL *x, const {upper}_REAL *y)
 {{
   static {upper}_REAL nothing[{upper}_TARGETS];
@@ -156,9 +156,10 @@ class Vector(NamedTuple):
 
 
 class TestRows(NamedTuple):
-    """The rows of the self-test: cells (rows, inputs) as a device reads them, features and targets.
+    """The rows of the self-test.
 
-    `y` has the targets as a device reads them, and `targets` as the network learns them.
+    `x` (rows, inputs) and `y` (rows, targets) are as a device reads them; `features` and `targets`
+    are the inputs and the targets of the network.
     """
 
     x: Array
@@ -171,11 +172,11 @@ class TestRows(NamedTuple):
         return TestRows(*(np.roll(one, -first, axis=0) for one in self))
 
 
-class Golden(NamedTuple):
+class Expected(NamedTuple):
     """Python's results of training on the rows.
 
-    `vectors` are compared after the second step, because in the first step all moments are zero,
-    and a wrong decay of the moments would have no effect.
+    `vectors` are the values after the second step.  In the first step, all moments are zero, and a
+    wrong decay of the moments would have no effect.
     """
 
     lr: float
@@ -186,11 +187,11 @@ class Golden(NamedTuple):
 
 def self_test(step: DeviceStep) -> str:
     """Return the C code of the self-test."""
-    rows, golden = golden_of(step)
+    rows, expected = expected_results(step)
     arrays = _doubles("x_rows", rows.x) + _doubles("y_rows", rows.y)
-    arrays += _doubles("losses", golden.losses)
+    arrays += _doubles("losses", expected.losses)
     checks = ""
-    for k, (what, place, values, scale) in enumerate(golden.vectors):
+    for k, (what, place, values, scale) in enumerate(expected.vectors):
         arrays += _doubles(f"expected_{k}", values)
         checks += CHECK.format(
             what=what, place=place, array=f"expected_{k}", n=values.size, scale=repr(scale)
@@ -202,9 +203,10 @@ def self_test(step: DeviceStep) -> str:
         rows=len(rows.x),
         close=CLOSE,
         curve=CURVE,
-        rate=f"  state.lr = ({step.upper}_REAL){golden.lr!r};\n" * (golden.lr != step.optimizer.lr),
+        rate=f"  state.lr = ({step.upper}_REAL){expected.lr!r};\n"
+        * (expected.lr != step.optimizer.lr),
         arrays=arrays,
-        loss_scale=repr(_scale(golden.losses)),
+        loss_scale=repr(_scale(expected.losses)),
         checks=checks,
     )
 
@@ -215,17 +217,17 @@ def _doubles(name: str, values: Array) -> str:
 
 
 def _scale(values: Array) -> float:
-    """Return the root mean square of the finite values, to which differences are relative."""
+    """Return the root mean square of the finite values; differences are divided by it."""
     known = values[np.isfinite(values)]
     return float(np.sqrt(np.mean(np.square(known)))) or 1.0 if known.size else 1.0
 
 
-def golden_of(step: DeviceStep) -> tuple[TestRows, Golden]:
+def expected_results(step: DeviceStep) -> tuple[TestRows, Expected]:
     """Return the rows of the self-test and the results of Python in double precision.
 
-    The order of the rows gives the first two rows gradients of at least a tenth of the median.  A
-    smaller gradient may be only the rounding error of a probability near 1.  This error differs
-    between float and double, and Adam would take a full step for the error.
+    The first two rows have gradients of at least a tenth of the median norm.  A smaller gradient
+    may be only the rounding error of a probability near 1.  This error differs between float and
+    double, and Adam would take a full step for it.
     """
     rows = _rows(step)
     start = _train(step, rows, 0.0)
@@ -234,14 +236,14 @@ def golden_of(step: DeviceStep) -> tuple[TestRows, Golden]:
     rows = rows.rolled(int(np.argmax(large & np.roll(large, -1))))
     limit = GROWTH * np.abs(start.losses).max()
     for factor in (1.0, 1e-2, 1e-4):
-        golden = _train(step, rows, step.optimizer.lr * factor)
-        if np.isfinite(golden.losses).all() and golden.losses.max() <= limit:
-            return rows, golden
+        expected = _train(step, rows, step.optimizer.lr * factor)
+        if np.isfinite(expected.losses).all() and expected.losses.max() <= limit:
+            return rows, expected
     return rows, _train(step, rows, 0.0)
 
 
 def _rows(step: DeviceStep) -> TestRows:
-    """Return random rows, with cells and targets rounded as the device rounds them."""
+    """Return random rows, with inputs and targets rounded as on the device."""
     rng = np.random.default_rng(0)
     rounded = np.float32 if step.real == "float" else np.float64
     y = _targets(step, rng).astype(rounded).astype(np.float64)
@@ -255,7 +257,9 @@ def _rows(step: DeviceStep) -> TestRows:
     preprocessor = step.model.preprocessor
     table = probe_table(preprocessor)
     if not table.n_rows:
-        raise UsageError("export: a made-up row must have a value for every formula (none has)")
+        raise UsageError(
+            "export: no random row gives every formula a finite value; leave the formulas out"
+        )
     table = table.rows(np.arange(TEST_ROWS) % table.n_rows)
     for name in preprocessor.columns:
         if table[name].kind != "text":
@@ -264,7 +268,7 @@ def _rows(step: DeviceStep) -> TestRows:
 
 
 def _cells(preprocessor: Preprocessor, table: Table) -> Array:
-    """Return rows as a device reads them: codes of levels, and NaN for a gap."""
+    """Return rows as a device reads them: codes for categories, and NaN for missing values."""
     columns = [table[name] for name in preprocessor.columns]
     return np.column_stack([np.where(c.missing, np.nan, c.values) for c in columns])
 
@@ -298,7 +302,7 @@ def _targets(step: DeviceStep, rng: np.random.Generator) -> Array:
     return y
 
 
-def _train(step: DeviceStep, rows: TestRows, lr: float) -> Golden:
+def _train(step: DeviceStep, rows: TestRows, lr: float) -> Expected:
     mlp = step.mlp.like(dtype="float64")
     mlp.params.flat[...] = step.mlp.params.flat
     mlp.freeze(step.frozen)
@@ -314,7 +318,7 @@ def _train(step: DeviceStep, rows: TestRows, lr: float) -> Golden:
         losses[k], norms[k] = train.loss_value, train.grad_norm
         if k == 1:
             vectors = [*_after(step, train), _prediction(step, mlp, rows.features, row)]
-    return Golden(lr, losses, norms, vectors)
+    return Expected(lr, losses, norms, vectors)
 
 
 def _after(step: DeviceStep, train: TrainingStep) -> Iterator[Vector]:

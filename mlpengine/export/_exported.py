@@ -12,8 +12,8 @@ class Exported:
     `inputs` and `outputs` map names to dtypes; the outputs of a file of weights are its arrays.
     `difference` is the largest difference between the outputs of an ONNX model and mlpengine's
     outputs; None for other files.  `beside` has the contents of further files by suffix.  `paths`
-    are the paths of all files.  `self_test` is the macro that adds a self-test to a C file; it is
-    empty without a self-test.
+    are the paths of all files.  `self_test` is the macro that compiles the self-test of a C file,
+    or "" if there is no self-test.
     """
 
     format: str

@@ -30,7 +30,7 @@ DAY = 86_400
 def to_html(model: Model | Network) -> tuple[bytes, Exported]:
     """Return a page with a form; the page predicts from the typed values.
 
-    Raises: UsageError for a network alone, or a model that cannot be exported as JavaScript.
+    Raises: UsageError for a network without preprocessing, or without a JavaScript form.
     """
     if isinstance(model, Network):
         raise UsageError("export: html needs a model with its preprocessing (got a network)")
@@ -54,7 +54,7 @@ def to_html(model: Model | Network) -> tuple[bytes, Exported]:
             tag("form", *fields, autocomplete="off", aria_label="Columns"),
             tag("details", tag("summary", "Why this prediction"), tag("div"), id="reasons"),
         ),
-        tag("footer", "The page computes the prediction itself: nothing that is typed leaves it."),
+        tag("footer", "The page computes the prediction itself, and sends nothing anywhere."),
         tag("script", script, type="module"),
     )
     return page.encode(errors="backslashreplace"), replace(exported, format="html")
@@ -62,7 +62,7 @@ def to_html(model: Model | Network) -> tuple[bytes, Exported]:
 
 def _threshold(model: Model) -> Markup:
     value, _, name = model.threshold_text.partition(" for ")
-    return tag("p", f"The page says {name} if its probability is above {value}.", class_="hint")
+    return tag("p", f"The prediction is {name} if its probability is above {value}.", class_="hint")
 
 
 def _field(place: int, column: Mapping[str, Any], known: ColumnState | None) -> Markup:
@@ -112,7 +112,7 @@ def _range(known: ColumnState | None) -> tuple[float, float]:
 
 
 def _usual_level(known: ColumnState | None) -> int:
-    """Return the number of the most frequent level."""
+    """Return the index of the most frequent level."""
     shares = known.get("shares", [])[:-1] if known else []
     return shares.index(max(shares)) if shares else 0
 

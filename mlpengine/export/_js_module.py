@@ -19,9 +19,9 @@ MODULE_LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 """Levels of the intervals and sets in a module."""
 
 ROUNDED_IN_PAGES = 1e-6
-"""Maximum rounding error of a cell as a float, in units of the column's spread.
+"""Maximum rounding error of an input as a float, in units of the column's standard deviation.
 
-With a larger error, all numbers are double.  JavaScript computes with doubles equally fast."""
+With a larger error, all numbers are doubles; JavaScript computes with doubles equally fast."""
 
 TITLE = """\
 /* {title}, written by mlpengine: an ES module without dependencies. */
@@ -52,7 +52,7 @@ export function predict(input) {{
 
 
 def to_js(model: Model | Network) -> tuple[bytes, Exported]:
-    """Return an ES module that predicts rows; a row is an object of values by column.
+    """Return an ES module that predicts rows; a row is an object such as ``{age: 3, sex: "f"}``.
 
     Raises: UsageError for a part without a JavaScript form.
     """
@@ -71,7 +71,7 @@ def to_js(model: Model | Network) -> tuple[bytes, Exported]:
 def _definitions(
     model: Model | Network,
 ) -> tuple[NetworkCode, list[Definition], str, int, int]:
-    """Return network, definitions, format string of a call, and numbers of inputs and outputs."""
+    """Return network code, definitions, a call as a format string, number of inputs and outputs."""
     if isinstance(model, Network):
         code = network_code(model, name="network")
         return code, code.definitions, "(network({}), 1)", code.in_dim, code.out_dim

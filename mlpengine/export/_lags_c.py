@@ -1,4 +1,4 @@
-"""Columns of earlier rows in C: a ring buffer of the rows of one series."""
+"""Columns of lags and windows in C, by a ring buffer of the last rows of a series."""
 
 from mlpengine.backends.scalar.definitions import FreshNames, comment_text, identifier
 from mlpengine.core.wording import plural
@@ -6,9 +6,9 @@ from mlpengine.data.features.lags import RowHistory
 from mlpengine.export.network_c import Real
 
 DECLARATION = """\
-/* Earlier rows of one series: call {p}history_start once.  Before a row,
-   {p}history_fill writes the columns of earlier rows into the x of {p}predict.  After the row, call
-   {p}history_update with its {sources}, at the places {upper}_ROW_..., NaN if missing.{ahead} */
+/* The last rows of one series, for the columns of lags and windows.  Call {p}history_start once.
+   For each row, call {p}history_fill to write these columns into x, then {p}predict, then
+   {p}history_update with {sources} of the row, at {upper}_ROW_...; NaN if missing.{ahead} */
 {macros}
 typedef struct {{
   long next;
@@ -95,7 +95,7 @@ FUNCTIONS = {
 def lags_c(
     history: RowHistory, columns: list[str], name: str | None, real: Real
 ) -> tuple[str, str]:
-    """Return the declarations and the definitions of a history, or "" without derived columns.
+    """Return the declarations and the definitions of a history; "" without lags and windows.
 
     `columns` are the columns of a row in C.  Unless `name` is None, all names begin with `name`.
     """

@@ -1,4 +1,4 @@
-"""A model as statements, from the columns of a row to predictions, and as one C file."""
+"""A model as C code: from the columns of a row to predictions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,16 +34,16 @@ from mlpengine.models.task import MultiLabel, Regression
 from mlpengine.nn import Network
 
 LATEST = 1e12
-"""Maximum distance of an example's date from 1970, in seconds."""
+"""Maximum distance from 1970 of a date in the example, in seconds."""
 
 ROUNDED = 5e-5
-"""Maximum rounding error of a cell as a float, in units of the column's spread."""
+"""Maximum rounding error of an input as a float, in units of the column's standard deviation."""
 
 ABOUT = """\
-Predicts one row.  x has {inputs} numbers, one for each column, at its place
-   {upper}_X_...: NaN is a missing value, and a category is its code {upper}_CODE_....
+Predicts one row.  x has {inputs} numbers, one for each column; the index of a column
+   is {upper}_X_....  A missing value is NaN; a category is its code {upper}_CODE_....
    out gets {outputs} numbers, {about}.
-   Returns 1; or 0, and NaN in out, for a row that cannot be used.
+   Returns 1.  If the row cannot be used, returns 0 and writes NaN to out.
 {example}"""
 
 PREDICTION_HEADER = """\
@@ -62,7 +62,7 @@ extern "C" {{
 #ifdef __cplusplus
 }}
 #elif defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L
-/* Arrays of another type do not compile, where a compiler might only warn. */
+/* A call with arrays of another type must not compile; by default, compilers only warn. */
 #define {name}_of_real(p) _Generic(&(p)[0], const {real} *: (p), {real} *: (p))
 {checks}#endif
 
@@ -70,11 +70,11 @@ extern "C" {{
 """
 
 CHECKED = "#define {name}(x, out) {name}({prefix}_of_real(x), {prefix}_of_real(out))\n"
-"""Macro that checks the arguments of a function; C does not expand a macro in its own text."""
+"""Macro that checks the argument types of a function with the same name."""
 
 PREDICT_DECLARATION = """\
 /* Reads the {inputs} numbers of a row and writes {outputs}: {about}.
-   Returns 1; or 0, and NaN in out, for a row that cannot be used. */
+   Returns 1.  If the row cannot be used, returns 0 and writes NaN to out. */
 int {name}_predict(const {real} *x, {real} *out);
 """
 
@@ -107,12 +107,12 @@ int main(void)
 
 @dataclass(frozen=True)
 class ModelCode:
-    """A model as definitions: first the definitions of `network`, then `definitions`.
+    """The C code of a model: the definitions of `network`, then `definitions`.
 
     The last definition is the function ``int predict(x, out)`` for a row; `predict` is its name.
 
     Attributes:
-        example: a row, its numbers for the C function, and the prediction, NaN if unknown.
+        example: a row, its numbers for the C function, and the prediction (NaN if unknown).
         names: names of the outputs.
         tolerance: relative tolerance of C's prediction for the example.
     """
@@ -132,7 +132,7 @@ def model_code(
     *,
     rounded: float = ROUNDED,
 ) -> ModelCode:
-    """Return the code of a model; unless `name` is empty, all names in C begin with `name`."""
+    """Return the code of a model.  If `name` is given, all names in C begin with `name`."""
     predict, network = (f"{name}_{one}" if name else one for one in ("predict", "network"))
     prefix = name or "mlp"
     functions = Functions(FreshNames({predict}))
@@ -215,7 +215,7 @@ def _declared(code: NetworkCode) -> str:
 def _header(
     name: str | None, functions: Sequence[str], real: Real, macros: str, text: str, reason: str
 ) -> dict[str, bytes]:
-    """Return the header of the functions, by its suffix .h; {} if `name` is None."""
+    """Return the header as {".h": content}; {} if `name` is None."""
     if name is None:
         return {}
     header = PREDICTION_HEADER.format(
@@ -231,11 +231,10 @@ def _header(
 
 
 def why_double(model: Model, rounded: float = ROUNDED) -> str:
-    """Return the reason why the numbers of a model's C are double, or "" if they are float.
+    """Return the reason why a model's C needs double numbers, or "" if float is enough.
 
-    Numbers are double if the network is float64, or if the table has dates or numbers beyond
-    float's range.  Numbers are also double if float rounds values of a column by more than
-    `rounded`, in units of the column's spread or of its narrowest bin.
+    The reasons are a float64 network, dates, numbers beyond the range of float, and a column with
+    rounding errors above `rounded`, in units of its standard deviation or of its narrowest bin.
     """
     if model.mlp.dtype == np.float64:
         return "the network is float64"
@@ -263,7 +262,7 @@ def why_double(model: Model, rounded: float = ROUNDED) -> str:
 
 
 def _example(model: Model) -> tuple[dict[str, Any], list[float]]:
-    """Return a row with a usual cell in each column, and its numbers for the C function."""
+    """Return a row of typical values, and its numbers for the C function."""
     preprocessor = model.preprocessor
     numbers = preprocessor.fitted_numbers
     categories = {c.column: c for c in preprocessor.categories}
@@ -295,7 +294,7 @@ def _answer(model: Model, row: dict[str, Any]) -> Array:
     """Return the prediction of the model for a row, in the order of the C function."""
     try:
         output = model.outputs(row)
-    except DataError:  # the reader refuses a usual cell, so there is no example
+    except DataError:  # a typical value cannot be read, so there is no example
         return np.full(len(_names(model)), np.nan)
     answer: Array = model.task.predicted_numbers(output)[0]
     return answer

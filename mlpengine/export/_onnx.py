@@ -21,9 +21,9 @@ from mlpengine.export._onnx_verify import verify
 def to_onnx(model: Model | Network) -> tuple[bytes, Exported]:
     """Return an ONNX model and its description; compare its outputs with mlpengine's outputs.
 
-    A network alone reads its inputs (rows, ...) by name, float32 or int64, and returns ``output``;
-    a single input is named ``input``.  A model reads its columns by name, each (rows, 1), and
-    returns the outputs of `write_outputs`.
+    The ONNX model of a `Network` reads its inputs (rows, ...), float32 or int64, by name, and
+    returns ``output``; a single input has the name ``input``.  The ONNX model of a `Model` reads
+    the table's columns by name, each (rows, 1), and returns the outputs of `write_outputs`.
 
     Raises: UsageError for a part without an ONNX form; NumericalError if the outputs differ.
     """

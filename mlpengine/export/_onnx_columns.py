@@ -1,4 +1,4 @@
-"""The preprocessing in ONNX: from columns by name to the features of the network."""
+"""The preprocessing in ONNX: from the columns of a table to the features of the network."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -25,10 +25,10 @@ FLOAT32_ONLY = ("Erf", "Softplus")
 def write_preprocessing(graph: Graph, preprocessor: Preprocessor) -> str:
     """Add an input for each column and the nodes of the features; return float32 (rows, features).
 
-    Numbers, booleans (0 and 1), dates (seconds since 1970, UTC) and categories of numbers are
-    float64 columns, with NaN for missing values.  Other categories are texts; the texts that mean
-    missing in mlpengine's tables are missing here, too.  The nodes repeat the operations of the
-    preprocessor one by one.
+    Inputs of numbers, booleans (0 and 1), dates (seconds since 1970, UTC) and numeric categories
+    are float64, with NaN for missing values.  Other categories are texts; texts that count as
+    missing in tables, such as "NA", count as missing here, too.  The nodes repeat the operations of
+    the preprocessor one by one.
     """
     numbers = preprocessor.fitted_numbers
     texts = {c.column for c in preprocessor.categories if numeric_levels(c) is None}
@@ -65,7 +65,7 @@ def _computed(graph: Graph, column: ComputedColumn, computed: Mapping[str, str])
 
 
 def _numbers(graph: Graph, numbers: Numbers, computed: Mapping[str, str]) -> list[str]:
-    """Return the scaled numbers and, if there are any, components of bins and indicators."""
+    """Return the scaled numbers and, if there are any, features of bins and missing indicators."""
     columns = [_source(graph, source, computed) for source in numbers.sources]
     raw = columns[0] if len(columns) == 1 else graph.node("Concat", *columns, axis=1)
     missing = graph.node("IsNaN", raw)
@@ -85,7 +85,7 @@ def _numbers(graph: Graph, numbers: Numbers, computed: Mapping[str, str]) -> lis
 
 
 def _components(graph: Graph, bins: Bins, x: str) -> str:
-    """Return the components of bins; the nodes repeat the operations of `Bins.encode`."""
+    """Return the features of quantile bins; the nodes repeat the operations of `Bins.encode`."""
     x = graph.node("Gather", x, graph.constant(bins.columns.astype(np.int64)), axis=1)
     x = graph.node("Sub", x, graph.constant(bins.left))
     x = graph.node("Max", x, graph.constant(bins.low))
@@ -103,7 +103,7 @@ def _clipped(graph: Graph, x: str) -> str:
 
 
 def _source(graph: Graph, source: Source, computed: Mapping[str, str]) -> str:
-    """Return a raw feature: a column, the time since another column, or a position in a period."""
+    """Return an unscaled feature: a column, the time between two dates, or a sine of a date."""
     if source.minus:
         return graph.node("Sub", source.column, source.minus)
     if not source.part:
@@ -123,7 +123,7 @@ def _cosine(graph: Graph, angle: str) -> str:
 
 
 def _one_hot(graph: Graph, category: Category, missing: Collection[str]) -> list[str]:
-    """Return a feature for each level, for unknown levels and, if training had gaps, for gaps."""
+    """Return features of the levels, unknown levels and, if training had any, missing values."""
     x, numbers = category.column, numeric_levels(category)
     if numbers is not None:
         known = [graph.node("Equal", x, graph.constant(numbers[None, :]))]

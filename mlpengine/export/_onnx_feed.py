@@ -1,4 +1,4 @@
-"""Tables as the inputs of an exported ONNX model."""
+"""Convert tables to the inputs of an exported ONNX model."""
 
 from collections.abc import Sequence
 
@@ -20,8 +20,8 @@ RANDOM_ROWS = 512
 def onnx_inputs(preprocessor: Preprocessor, table: Table) -> dict[str, Array]:
     """Return the inputs of an exported model, by column name, each (rows, 1).
 
-    Numbers, booleans, dates, and categories with numeric levels are float64, NaN where missing.
-    All other categories are text, empty where missing.
+    Numbers, booleans, dates and numeric categories are float64, and a missing value is NaN.  Other
+    categories are text, and a missing value is "".
     """
     table.require(preprocessor.columns, "the model")
     texts = {c.column for c in preprocessor.categories if numeric_levels(c) is None}
@@ -62,7 +62,7 @@ def probe_table(preprocessor: Preprocessor) -> Table:
     spread = np.where(spread == 1.0, np.maximum(1.0, np.abs(numbers.fill)), 1.0 / spread)
     computed = {column.name for column in preprocessor.computed}
     for name, kind in preprocessor.kinds.items():
-        if kind == "date":  # perhaps only parts of the date are features
+        if kind == "date":  # the date itself may be no feature, only its hour, weekday or season
             columns[name] = _probe_numbers(kind, 1.7e9, 1e8, not numbers.strict, rng)
     for i, source in enumerate(numbers.sources):
         if source.part or source.column in computed:

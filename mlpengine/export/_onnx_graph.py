@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 from mlpengine.core.spec import Array
 
 OPSET, IR = 20, 9
-"""First versions with RegexFullMatch, for matching texts; onnxruntime reads them from 1.17 on."""
+"""First versions with the operator RegexFullMatch; onnxruntime 1.17 and later read them."""
 
 _TYPES = {
     "float32": TensorProto.FLOAT,
@@ -22,9 +22,9 @@ _TYPES = {
 
 
 class Graph:
-    """Nodes and constants; every value has a unique name.
+    """An ONNX graph under construction: nodes and constants.
 
-    `taken` has the names of the columns; no other value gets these names.
+    Methods return names of values; all names are unique.  `taken` has names that are in use.
     """
 
     def __init__(self, taken: Iterable[str]) -> None:
@@ -47,20 +47,20 @@ class Graph:
         return name
 
     def node(self, op: str, *inputs: str, **attributes: Any) -> str:
-        """Add a node with one output and return that value's name."""
+        """Add a node with one output; return the name of the output."""
         name = self.unique(op.lower())
         made = helper.make_node(op, list(inputs), [name], **attributes)
         self._nodes.append(made)
         return name
 
     def ascending(self, value: str, count: int, axis: int) -> str:
-        """Add a node that sorts the `count` values along an axis; return the sorted values."""
+        """Add a node that sorts the `count` values along an axis; return the name of its output."""
         inputs, outputs = [value, self.constant(np.array([count]))], [*map(self.unique, ("s", "o"))]
         self._nodes.append(helper.make_node("TopK", inputs, outputs, axis=axis, largest=0))
         return outputs[0]
 
     def cast(self, value: str, dtype: str) -> str:
-        """Add a cast and return the new value's name."""
+        """Add a cast; return the name of its output."""
         return self.node("Cast", value, to=_TYPES[dtype])
 
     def output(self, value: str, name: str, dtype: str, columns: int | None) -> str:

@@ -1,4 +1,4 @@
-"""A network in ONNX, with a node or several for each op on the tape."""
+"""A network in ONNX: one node or several nodes for each recorded op."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, is_dataclass
@@ -59,7 +59,10 @@ def write_network(
 
 
 class _Writer:
-    """Adds the nodes of a recorded network; `names` has the name of each value by its index."""
+    """Adds the nodes of a network, recorded with 2 rows; `names` maps indices of values to names.
+
+    The recording with 3 rows shows which sizes are the number of rows.
+    """
 
     def __init__(self, graph: Graph, network: Network, prefix: str) -> None:
         self.graph, self.network, self.prefix = graph, network, prefix
@@ -96,7 +99,7 @@ class _Writer:
         return self.names[value.index]
 
     def shape(self, value: Value) -> str:
-        """Return the name of a constant with the shape of a value, and -1 for the axis of rows."""
+        """Return the name of a constant: the shape of a value, with -1 for the axis of rows."""
         sizes = zip(value.spec.shape, self.nodes[value.index].spec.shape, strict=True)
         shape = [-1 if one != other else one for one, other in sizes]
         if shape.count(-1) > 1:
@@ -118,7 +121,7 @@ STANDARD = {
     "selu": "Selu",
     "softmax": "Softmax",
 }
-"""ONNX operators with the operand and the options of an op, by the op's name."""
+"""ONNX operators with the same operand and options as the op of this name."""
 
 
 def _node(writer: _Writer, record: Record) -> str | list[str]:
@@ -149,7 +152,8 @@ def write_formula(graph: Graph, op: Elementwise, operands: Mapping[str, str]) ->
     y = onnx_node(op.formulas.y, given, graph.node, lambda value: scalar(graph, value))
     if op.formulas.y.number is None:
         return y
-    return graph.node("Expand", y, graph.node("Shape", *operands.values()))  # a constant, as x**0
+    # a constant formula, such as x**0, needs the shape of its operand
+    return graph.node("Expand", y, graph.node("Shape", *operands.values()))
 
 
 def scalar(graph: Graph, value: float) -> str:
@@ -229,7 +233,7 @@ def _section(writer: _Writer, record: Record, op: StructField | MapLookup, x: st
 
 
 def _slice(writer: _Writer, record: Record, op: Slice, x: str) -> str:
-    """Slice along the axes of the key, then reshape, since axes with integer indices disappear."""
+    """Slice along the axes, then reshape, because integer indices remove their axes."""
     operand = record.operands[0]
     assert operand is not None
     entries = [one for one in op.entries() if one is not None]
@@ -327,8 +331,8 @@ ONNX_OPS: dict[type, Callable[..., str | list[str]]] = {
     StructField: _section,
     Transpose: _transpose,
 }
-"""Functions that add the nodes of an op, by the op's class.
+"""Functions that add the nodes of an op, by class of the op.
 
-The arguments are the writer, the record, the op and the names of the operands.  The result is the
-name of one value, or a list of names.
+They get the writer, the record, the op and the names of the operands, and return the name of the
+output, or a list of names.
 """

@@ -14,11 +14,11 @@ from mlpengine.models.task import BinaryClassification, Classification, MultiLab
 def write_outputs(graph: Graph, model: Model, x: str) -> None:
     """Add the nodes that convert the network's outputs (rows, out_dim) to predictions.
 
-    Regression: ``prediction`` (rows, columns) float64 has all predicted quantities in the units of
-    the targets, in the order of `Regression.column_names`.  One class of several:
-    ``probabilities`` (rows, classes) float32 and ``label`` (rows,), int64 if all classes are whole
-    numbers, else text.  Several labels: ``probabilities`` (rows, labels), and ``label`` (rows,
-    labels) int64, 0 or 1.  An output name that equals a column name gets an underscore.
+    Regression: ``prediction`` (rows, columns) float64, in the units of the targets and in the order
+    of `Regression.column_names`.  Classification: ``probabilities`` (rows, classes) float32 and
+    ``label`` (rows,), int64 if all classes are whole numbers, else text.  Multilabel
+    classification: ``probabilities`` (rows, labels) float32 and ``label`` (rows, labels) int64, 0
+    or 1.  If a column has the same name, an underscore is appended to the name of the output.
     """
     task = model.task
     if isinstance(task, Regression):

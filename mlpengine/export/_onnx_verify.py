@@ -1,4 +1,4 @@
-"""Comparison of an ONNX model with mlpengine's forward on random rows."""
+"""Compare an ONNX model with mlpengine on random rows."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from mlpengine.models.model import Model
 from mlpengine.nn import Network
 
 TEXT = 10_000_000
-"""Maximum characters of one column of random rows; with long labels, there are fewer rows."""
+"""Maximum characters in a column of random rows; long labels reduce the number of rows."""
 
 
 def verify(data: bytes, model: Model | Network) -> float:
@@ -38,8 +38,8 @@ def verify(data: bytes, model: Model | Network) -> float:
         )
     if not difference <= EXPORT_TOLERANCE:
         raise NumericalError(
-            f"export: onnxruntime must return what our own forward does, to {EXPORT_TOLERANCE:g} "
-            f"(they differ by {difference:.3g})"
+            f"export: onnxruntime and mlpengine must agree to {EXPORT_TOLERANCE:g} (their outputs "
+            f"differ by {difference:.3g})"
         )
     return difference
 
@@ -48,10 +48,10 @@ def run_onnx(data: bytes, feed: dict[str, Array]) -> list[Any]:
     """Return the outputs of an ONNX model, computed on one thread."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4  # the error has the messages
+    options.log_severity_level = 4  # messages are in the exception
     try:
         session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # its errors have no base class
+    except Exception as error:  # onnxruntime's errors have no base class
         reason = f"{error}".partition("\n")[0]
         raise UsageError(
             f"export: onnxruntime must load the model (it says {reason}); shorten long levels"

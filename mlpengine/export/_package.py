@@ -1,4 +1,4 @@
-"""C files as a library that Arduino or PlatformIO installs: the manifest and a sketch.
+"""C files as an Arduino or PlatformIO library: the manifest and an example sketch.
 
 Sources: Arduino library specification 1.5, revision 2.2; ``library.json`` of PlatformIO 6.
 """
@@ -30,7 +30,7 @@ OTHER_HEADERS = (
     *("locale", "math", "setjmp", "signal", "stdarg", "stdbool", "stddef", "stdint", "stdio"),
     *("stdlib", "string", "tgmath", "time", "wchar", "wctype"),
 )
-"""Headers of C; a library with such a name would hide the header from all sources."""
+"""Standard headers of C.  A library with the name of a header would hide this header."""
 
 PROPERTIES = """\
 name={name}
@@ -49,7 +49,7 @@ READ_ROW = """\
 #include <{name}.h>
 
 {memory}
-/* Replace this: a row holds the columns of the table, in their units, as {name}.h names them. */
+/* Replace this: write the values of the columns, in the order of the macros in {name}.h. */
 static void read_row({real} *to)
 {{
   for (int i = 0; i < {inputs}; i++) to[i] = analogRead(A0 + i % 5) / 1023.0f;
@@ -58,7 +58,7 @@ static void read_row({real} *to)
 """
 
 PREDICTING_SKETCH = (
-    "/* A sensor loop: it reads a row and prints what is predicted. */\n"
+    "/* A sensor loop: read a row and print its prediction. */\n"
     + READ_ROW
     + """\
 void setup()
@@ -78,7 +78,7 @@ void loop()
 )
 
 TRAINING_SKETCH = (
-    "/* A sensor loop that learns: it predicts a row, waits for the truth, and trains on both. */\n"
+    "/* A sensor loop that learns: predict a row, read its true target, train on both. */\n"
     + READ_ROW
     + """\
 /* Replace this, too: the target of the row{truth}. */
@@ -113,7 +113,7 @@ static {real} x[{upper}_INPUTS], y[{upper}_TARGETS], out[{upper}_OUTPUTS];
 
 
 def write_folder(folder: Path, files: Mapping[str, bytes | str]) -> tuple[Path, ...]:
-    """Write files by their paths below a folder, make missing folders, and return all paths."""
+    """Write files at paths below a folder; return the paths."""
     paths = tuple(folder / name for name in files)
     for path, content in zip(paths, files.values(), strict=True):
         if path.parent != folder:
@@ -136,7 +136,7 @@ def predicting_library(
 ) -> dict[str, bytes | str]:
     """Return the files of a library that only predicts, by paths in its folder.
 
-    Raises: UsageError for a network alone.
+    Raises: UsageError for a network without preprocessing.
     """
     if not isinstance(model, Model):
         raise UsageError(f"export: a library needs a model with its preprocessing (got {model})")
@@ -154,13 +154,13 @@ def predicting_library(
 
 
 def training_sketch(name: str, *, classes: bool) -> str:
-    """Return a sketch for a file that trains; targets are class numbers or values."""
+    """Return a sketch for a file that trains; with `classes`, targets are class indices."""
     names = {"name": name, "upper": name.upper(), "real": f"{name.upper()}_REAL"}
     return TRAINING_SKETCH.format(
         **names,
         memory=TRAINING_MEMORY.format(**names),
         inputs=f"{name.upper()}_INPUTS",
-        truth=", as the number of a class" if classes else "",
+        truth=", as the index of a class" if classes else "",
         read="digitalRead(2)" if classes else "analogRead(A5) / 1023.0f",
     )
 

@@ -1,7 +1,7 @@
-"""The two ends of a model: from the columns of a row to features, and from outputs to predictions.
+"""C code around a network: from the columns of a row to features, from outputs to predictions.
 
 The statements compute with scalars (see `mlpengine.backends.scalar`) and repeat the operations of
-the preprocessor one by one.  One operation differs: a center is subtracted in two parts, so that
+the preprocessor one by one.  One operation differs: a mean is subtracted in two parts, so that
 float32 loses no digits.
 """
 
@@ -72,7 +72,7 @@ COLUMN_PHRASES = {
     "category": "the code of a category",
     "date": "seconds since 1970, UTC",
 }
-"""The type of a cell in C, by the kind of its column; other cells are numbers."""
+"""What a value of x means, by the kind of its column; other values are numbers."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class TableCode:
         definitions: the functions ``int features(x, f)``, which returns 0 for an unusable row,
             ``void predictions(o, out)`` and, if `scales_target`, ``void learned(y, t)``.
         inputs: number of columns of a row.
-        targets: numbers in a row's target: one class number, or one number per output.
+        targets: numbers in a row's target: one class index, or one number per output.
         outputs: numbers in a prediction: probabilities, or values in the target's units.
         about: description of a prediction.
     """
@@ -103,8 +103,8 @@ def table_code(
 ) -> TableCode:
     """Return the code around the network of a model; macros begin with ``PREFIX_``.
 
-    `functions` collects the functions that this code shares with the network.  `real` is the number
-    type, ``float`` or ``double``.  `trains` states whether targets are read.
+    Functions that the network also needs are added to `functions`.  `real` is the number type.
+    `trains` tells whether targets are read.
 
     Raises: UsageError for values that `real` cannot hold.
     """
@@ -128,10 +128,10 @@ def table_code(
     elif isinstance(task, MultiLabel):
         about = "the probabilities of the labels"
         body = [ForLoop("i", 0, outputs, [Assign(out, sigmoid(o))])]
-    text = "From outputs of the network to predictions."
+    text = "Converts outputs of the network to predictions."
     code = [*constants, ScalarFunction("predictions", {"o": "reads", "out": "writes"}, body, text)]
     if trains and learned:
-        text = "From targets in their own units to targets as the network learns them."
+        text = "Converts targets to the scaled targets of the network."
         code.append(ScalarFunction("learned", {"y": "reads", "t": "writes"}, learned, text))
     return TableCode(
         _macros(model, identifier(prefix, upper=True)),
@@ -219,8 +219,8 @@ def _split(name: str, values: Array, real: str) -> list[Definition]:
 def prediction(forward: PredictionCode, outputs: int, *, has_table: bool) -> list[Statement]:
     """Return the body of the function that predicts a row, from ``x`` to ``out``.
 
-    With a table, the body first computes the features of ``x`` and finally converts the outputs to
-    predictions.
+    With `has_table`, ``x`` has the columns of a table: the body first computes features, and last
+    converts the outputs to predictions.
     """
     out = element("out", "i")
     return [
@@ -267,7 +267,7 @@ def _features(preprocessor: Preprocessor, real: str) -> list[Definition]:
         place += category.size
     if preprocessor.categories:
         tables.append(ONE_HOT)
-    about = "From a row's columns to features; returns 0 if the row cannot be used."
+    about = "Converts a row's columns to features; returns 0 if the row cannot be used."
     body = [Whole("usable", "1"), *body, "return usable;"]
     return [*tables, ScalarFunction("features", {"x": "reads", "f": "writes"}, body, about, "int")]
 
@@ -284,7 +284,7 @@ def _one_hot() -> ScalarFunction:
             If(is_nan(code), [Assign(place, whole("levels + gaps"))]),
             ForLoop("i", 0, "levels + gaps + 1", [Assign(element("f", "i"), hot)]),
         ],
-        "One feature for each level, then unknown, then, where training had gaps, missing.",
+        "One feature for each level, for unknown levels and, if gaps is 1, for missing values.",
     )
 
 
@@ -355,7 +355,7 @@ def _places(name: str, places: Sequence[int]) -> Constants:
 def _gathered(
     sources: Sequence[Source], columns: Mapping[str, Expr]
 ) -> tuple[list[Definition], list[Statement]]:
-    """Return the statements that copy the raw values of the sources to the first features."""
+    """Return the statements that copy the unscaled values of the sources to the first features."""
     places = {element("x", i): i for i in range(len(columns))}
     plain = {
         i: places[columns[s.column]]
@@ -430,7 +430,7 @@ def _macros(model: Model, upper: str) -> str:
         lines.append(f"#define {chosen} {value}" + (f" /* {text} */" if text else ""))
 
     categories = {category.column: category for category in preprocessor.categories}
-    lines.append("/* Places of the columns in a row; NaN where a value is missing. */")
+    lines.append("/* Indices of the columns in x.  NaN is a missing value. */")
     for place, name in enumerate(preprocessor.columns):
         kind = "category" if name in categories else preprocessor.kinds.get(name, "number")
         define(f"X_{name}", place, f"{name}: {COLUMN_PHRASES.get(kind, 'a number')}")
@@ -439,7 +439,7 @@ def _macros(model: Model, upper: str) -> str:
         for code, level in enumerate(category.levels):
             define(f"CODE_{name}_{level}", code, level)
     if preprocessor.target is not None and preprocessor.classes:
-        lines.append("/* Classes: the target of a row is its number. */")
+        lines.append("/* Class indices, the targets of rows. */")
         for code, label in enumerate(preprocessor.classes):
             define(f"CLASS_{label}", code, str(label))
         if (threshold := model.threshold) is not None:
@@ -447,11 +447,11 @@ def _macros(model: Model, upper: str) -> str:
             define("POSITIVE", threshold.positive)
             define("THRESHOLD", threshold.value)
     elif preprocessor.target is not None:
-        lines.append("/* Places of the targets in y. */")
+        lines.append("/* Indices of the targets in y. */")
         for place, name in enumerate(preprocessor.target.columns):
             define(f"Y_{name}", place, name)
     if isinstance(model.task, Regression):
-        lines.append("/* Places of the predictions in out. */")
+        lines.append("/* Indices of the predictions in out. */")
         for place, name in enumerate(model.task.column_names):
             define(f"OUT_{name}", place, name)
     if preprocessor.options.where is not None:

@@ -1,8 +1,8 @@
-"""Training on a device: a step as one C99 file, with header and self-test.
+"""Export a training step as one C99 file for a device, with header and self-test.
 
 ``export_training(model, "pump.c", optimizer=Sgd)`` writes ``pump.c``, ``pump.h`` and
-``pump_test.c``.  Forward, loss, backward and update are printed from the same formulas and the same
-instruction list as the compiled training step.
+``pump_test.c``.  The code of forward, loss, backward and update is made from the same formulas and
+instructions as the compiled training step.
 """
 
 import logging
@@ -17,7 +17,7 @@ from mlpengine.core.errors import UsageError
 from mlpengine.core.files import checked_path
 from mlpengine.core.wording import quoted
 from mlpengine.export._device import DeviceStep, MakeOptimizer
-from mlpengine.export._device_c import header, network_title, reals, scratch, source
+from mlpengine.export._device_c import header, network_title, scratch, source
 from mlpengine.export._device_test import self_test
 from mlpengine.export._model_c import why_double
 from mlpengine.export._package import (
@@ -75,21 +75,22 @@ def export_training(
     """Write a training step as C: `path`, and beside it its header and self-test.
 
     Args:
-        model: a model with its preprocessing, or a network alone; dropout is left out.
+        model: a model with its preprocessing, or only an `Mlp`; dropout is left out.
         path: path of the source; its name, without ``.c``, is the prefix of all names in the
             header.
         optimizer: function from a network to an optimizer, such as ``Sgd`` or
             ``lambda mlp: Adam(mlp, lr=1e-3)``; the optimizer's schedule is left out, because the
             application sets ``lr`` in the state.
-        loss: by default the model's loss; a network alone needs a loss.
+        loss: by default the model's loss; an `Mlp` needs a loss.
         clip_norm: maximum norm of the gradients; None does not clip.
-        freeze: layers that are not trained, with weights in flash; by default the network's frozen
-            layers.
-        real: type of all numbers, by default the model's; ``-DNAME_REAL=TYPE`` compiles another.
-        package: ``arduino`` or ``platformio``; `path` is then the folder of a library with an
+        freeze: indices of layers that are not trained, with constant weights; by default the
+            network's frozen layers.
+        real: type of all numbers, by default the model's.  The compiler option
+            ``-DNAME_REAL=TYPE`` replaces the type.
+        package: ``arduino`` or ``platformio``.  Then `path` is the folder of a library with an
             example sketch that reads sensors and trains in a loop.
 
-    A warning is logged if a float rounds values of a column by much of the column's spread.
+    A warning is logged if float rounds a column too much (see `why_double`).
 
     Raises: UsageError for a part without a C form, or for options that do not fit the model.
     """
@@ -119,7 +120,7 @@ def export_training(
     whole = model if isinstance(model, Model) else None
     if loss is None:
         if whole is None:
-            raise UsageError("export: a network alone needs a loss; write loss=MeanSquaredError()")
+            raise UsageError("export: an Mlp needs a loss; write loss=MeanSquaredError()")
         loss = whole.plain_loss
     mlp = _plain(model, freeze)
     real = real or real_of(mlp)
@@ -138,12 +139,13 @@ def export_training(
     if whole is not None and real == "float" and (reason := why_double(whole)):
         _log.warning("warning: %s: %s; %s", file, reason, DOUBLE)
     size = 4 if real == "float" else 8
+    reals = (1 + len(step.update.moments)) * step.parameters + 2  # lr and norm
     return DeviceFiles(
         file,
         head,
         test,
         tuple(others),
-        reals(step) * size + 8,
+        reals * size + 8,
         scratch(step) * size,
         title,
     )

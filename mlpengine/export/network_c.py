@@ -1,4 +1,4 @@
-"""Networks as statements with their weights, and as one file of C99."""
+"""Networks with their weights as statements (for C and JavaScript), and as one C99 file."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -62,8 +62,8 @@ class NetworkCode:
         title: description of the networks.
         name: name of the function ``void name(input, output)``.
         real: type of all numbers.
-        in_dim, out_dim: numbers of inputs and outputs.
-        about: lines of a comment on several inputs or integer inputs; "" for one input of numbers.
+        in_dim, out_dim: lengths of ``input`` and ``output``.
+        about: comment lines about the inputs, if there are several or integer inputs.
         definitions: constants and functions; the function `name` is the last one.
     """
 
@@ -87,12 +87,12 @@ def network_code(
 ) -> NetworkCode:
     """Return the weights and ``void name(input, output)`` for one row.
 
-    The output of several networks with equal shapes is their mean or, with `log_link`, the
-    logarithm of the mean of their exponentials.  `weights` are the networks' weights in the mean,
-    by default equal.
+    The output of several networks with equal input and output shapes is the mean of their outputs
+    or, with `log_link`, the logarithm of the mean of the exponentials.  `weights` are the networks'
+    weights in the mean, by default equal.
 
     `name` is a C identifier.  `real` is the type of all numbers, by default the network's.
-    `functions` collects functions that other code shares.
+    Functions that the code needs are added to `functions`.
     """
     functions = functions or Functions()
     functions.names.taken.add(name)
@@ -133,7 +133,7 @@ def _mean(
     n: int,
     log_link: bool,
 ) -> list[Definition]:
-    """Return a function for each series of networks with equal code, and one for the mean."""
+    """Return a function for each group of networks with equal code, and a function of the mean."""
     y, total, out = element("y", "i"), element("sum", "i"), element("output", "i")
     code: list[Definition] = []
     lines: list[Statement] = [Memory("y", n), Memory("sum", n, zeros=True)]
@@ -186,7 +186,7 @@ def title_of(network: Network) -> str:
 
 
 def about_inputs(network: Network) -> str:
-    """Return comment lines on the inputs in ``input``; "" for a single input of real numbers."""
+    """Return comment lines about the inputs; "" for a single input of real numbers."""
     lines, starts = list[str](), _starts(network)
     for name, dtype in network.in_dtypes.items():
         first, count = starts[name], prod(network.in_shapes[name])
@@ -236,8 +236,8 @@ def forward_of(
     """Return the statements that predict a row; add the functions that they call to `functions`.
 
     `places` has the C expression of each parameter by name.  `source` and `output` are the arrays
-    to read and write, by default positions in ``values``.  Several inputs follow each other in
-    `source`, and a network with several inputs needs a `source`.
+    to read and write, by default parts of ``values``.  A network with several inputs needs a
+    `source`; its inputs follow each other there.
     """
     recording, views = network.recorded(1, training=False), network.params.views
     plan = ForwardPlan(recording.tape, [recording.output], differentiable=True)

@@ -1,4 +1,4 @@
-"""Element-wise functions as data, from which code for NumPy, C, NumExpr and ONNX is generated.
+"""Element-wise functions as data; NumPy, C, NumExpr and ONNX code is generated from them.
 
 A formula is a graph of `Expr` nodes.  Build a formula with Python's operators and the functions of
 this package, or parse text; `parse` accepts only a fixed list of functions::
@@ -13,18 +13,17 @@ this package, or parse text; `parse` accepts only a fixed list of functions::
     >>> (dx,) = gradients(mish, dy, [x])
 
 `parse(text, names)` raises `FormulaError` with the `position` of the first wrong character.
-`variables(formula)` are the names that a formula reads.  `formula.is_mask` tells whether the value
-is a bool.  `evaluate(formula, {"x": array})` computes the value.  These functions generate code:
+`variables(formula)` returns the names in a formula.  `formula.is_mask` tells whether the value is a
+bool.  `evaluate(formula, {"x": array})` computes the value.  These functions generate code:
 
 * `plan(outputs, given)` and `Plan.calls`: bound NumPy calls on planned work buffers;
 * `in_steps(outputs, given)`: steps with one function each, for other languages;
-* `c_expression(formula, itemsize)`: C for vectors (kind ``vec``) or single numbers (``real``, with
-  the macros `SCALARS`; ``double``, with math.h);
+* `c_expression(formula, itemsize)`: C for vectors or, with the macros `SCALARS`, single numbers;
 * `numexpr_text(formula, names)`: text for NumExpr;
 * `onnx_node(formula, given, add_node, add_constant)`: ONNX nodes.
 
-`gradients` differentiates a formula.  `saved_for_backward` chooses the values that forward keeps.
-To add a function, add a row to `FUNCTIONS`.
+`gradients` differentiates a formula.  `saved_for_backward` chooses the values that the forward pass
+keeps for the backward pass.  To add a function, add a row to `FUNCTIONS`.
 """
 
 from mlpengine.formula.calls import Plan, bound, evaluate, plan
@@ -71,13 +70,12 @@ from mlpengine.formula.targets import (
     numexpr_text,
     onnx_node,
 )
-from mlpengine.formula.text import FUNCTION_NAMES, parse, parse_number
+from mlpengine.formula.text import parse, parse_number
 
 __all__ = [
     "BINDS",
     "C_MASKS",
     "FUNCTIONS",
-    "FUNCTION_NAMES",
     "SCALARS",
     "Expr",
     "Function",

@@ -34,8 +34,8 @@ class FunctionCall(NamedTuple):
 class Plan(NamedTuple):
     """The steps that compute `outputs` from the nodes `given`.
 
-    `floats` and `masks` are the numbers of work buffers; these have the shape of the outputs.
-    `in_place` tells whether the first output may be the buffer of the first given node.
+    The plan needs `floats` work buffers of floats and `masks` work buffers of bools, each with the
+    shape of the outputs.  If `in_place`, the first given array may also be the first output array.
     """
 
     given: tuple[Expr, ...]
@@ -48,7 +48,7 @@ class Plan(NamedTuple):
 
     @property
     def streams(self) -> int:
-        """Sum over the steps of the number of buffers that a step reads or writes."""
+        """Number of buffers that a step reads or writes, summed over the steps."""
         touched = (
             {s.out, *s.floats, *s.masks, *(self.places[a] for a in s.node.args if a in self.places)}
             for s in self.steps
@@ -64,8 +64,8 @@ class Plan(NamedTuple):
     ) -> Calls:
         """Yield the calls of the plan on buffers.
 
-        `given` and `out` have an array for each node of the fields `given` and `outputs`, in the
-        same order.
+        The arrays `given` hold the values of the nodes `self.given`, and the calls write the values
+        of `self.outputs` into the arrays `out`.
         """
         buffers = {OUT: out, FLOAT: floats, BOOLEAN: masks, GIVEN: given}
 
@@ -88,7 +88,7 @@ class Plan(NamedTuple):
                 yield from copied(source, out[i])
 
     def _to_copy(self) -> list[int]:
-        """Return the outputs to copy or fill at the end, each after its buffer has been read."""
+        """Return the outputs to copy or fill at the end, each after its old value has been read."""
         sources = {i: self.places.get(node) for i, node in enumerate(self.outputs)}
         sources = {i: place for i, place in sources.items() if place != (OUT, i)}
         copies: list[int] = []
@@ -116,9 +116,9 @@ def plan(
     Args:
         outputs: the formulas.
         given: variables and other nodes with known values.
-        alike: the first `alike` given nodes may all be the same array.
-        overwritten: nodes with the old values of the first outputs.  The buffer of such an output
-            holds the old value until the plan writes the new value.
+        alike: the caller may pass one array for all of the first `alike` given nodes.
+        overwritten: nodes for the old values of the first outputs, such as a parameter before its
+            update.  The plan writes the new value into the buffer of the old value.
     """
     return _plan(tuple(outputs), tuple(given), alike, tuple(overwritten))
 
@@ -138,14 +138,14 @@ def _plan(
 
 
 def evaluate(formula: Expr, operands: Mapping[str, Array]) -> Array:
-    """Return the value of a formula on named arrays of one dtype, broadcast."""
+    """Return the value of a formula on arrays by name; they broadcast and have one dtype."""
     return bound(formula, operands)()
 
 
 def bound(formula: Expr, operands: Mapping[str, Array]) -> Callable[[], Array]:
-    """Return a function that computes `evaluate` of what the arrays hold at the time of the call.
+    """Return a function that evaluates a formula on the current values of the arrays.
 
-    Each call returns the same array, with new values.
+    Each call overwrites and returns the same array.
     """
     names = variables(formula)
     given = [np.asarray(operands[name]) for name in names]
@@ -167,7 +167,7 @@ def bound(formula: Expr, operands: Mapping[str, Array]) -> Callable[[], Array]:
 
 
 def _order(roots: Sequence[Expr], known: Set[Expr]) -> list[Expr]:
-    """Return the nodes in order; arguments with many buffers first (Sethi, Ullman 1970, sec. 3)."""
+    """Order the nodes; arguments that need many buffers come first (Sethi, Ullman 1970, sec. 3)."""
     buffers: dict[Expr, int] = {}
     for node in order(roots, known):
         if node in known or not node.args:
@@ -191,7 +191,7 @@ class _Planner:
         follows: bool,
     ) -> None:
         self.outputs, self.given, self.nodes = outputs, given, nodes
-        self.follows = follows  # prefer the buffer of the output that a value is computed for
+        self.follows = follows  # whether a value prefers the buffer of the output made from it
         self.time = {n: i for i, n in enumerate(self.nodes)}
         self.last = {a: i for i, n in enumerate(self.nodes) for a in n.args}
         self.place: dict[Expr, Place] = {n: (GIVEN, i) for i, n in enumerate(given)}
@@ -264,14 +264,14 @@ class _Planner:
         return place
 
     def _destination(self, node: Expr | None) -> Place | None:
-        """Follow the last readers of a value to an output; return the output's buffer, or None."""
+        """Follow the last readers of a value up to an output; return its buffer, or None."""
         while node is not None and node not in self.own:
             reader = self.last.get(node, len(self.nodes))
             node = self.nodes[reader] if reader < len(self.nodes) else None
         return None if node is None else self.own[node]
 
     def _is_writable(self, place: Place, time: int, node: Expr | None) -> bool:
-        """Return whether the step of `node` may write to a buffer; None means a work buffer."""
+        """Return whether the step at `time` may write `node` (None: a work value) into a buffer."""
         holder = self.holder.get(place)
         return holder is None or self._is_over(holder, time, node)
 
@@ -283,10 +283,10 @@ class _Planner:
         return node is not None and _may_alias(node, holder)
 
     def _fits_before(self, place: Place, until: int, node: Expr | None) -> bool:
-        """Return whether a value, read until `until`, may use the buffer of a later output."""
+        """Return whether a value with the last reader `until` may use a later output's buffer."""
         owner = self.outputs[place[1]]
         if self.own.get(owner) != place:
-            return until < len(self.nodes)  # filled or copied at the end
+            return until < len(self.nodes)  # this output is filled or copied at the end
         due = self.time[owner]
         return until < due or (until == due and node is not None and _may_alias(owner, node))
 
@@ -295,7 +295,7 @@ class _Planner:
         if self.outputs[0] is given:
             return True
         writes = [t for t, s in enumerate(steps) if (OUT, 0) in (s.out, *s.floats)]
-        if not writes:  # filled or copied at the end, before the other outputs
+        if not writes:  # the first output is filled or copied at the end
             return all(output is not given for output in self.outputs[1:])
         first, end = writes[0], self.last.get(given, -1)
         if any(output is given for output in self.outputs[1:]):

@@ -1,7 +1,7 @@
 """The expression graph, and the table of its functions.
 
-Equal subexpressions are the same `Expr` object (hash consing), so ``is`` compares formulas.  A row
-of `FUNCTIONS` gives the derivative, the cost, and the code for each target of a function.
+Equal subexpressions are the same `Expr` object (hash consing), so ``is`` compares formulas.  Each
+row of `FUNCTIONS` has the derivative of a function, its cost, and its code for each target.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -30,10 +30,10 @@ def _reflected(name: str) -> "Callable[[Expr, Number], Expr]":
 
 
 class Expr:
-    """A node: a function and its arguments, or a leaf (``variable`` or ``constant``).
+    """A node: a function with its arguments, a variable, or a constant.
 
     Arithmetic and the comparisons ``<``, ``<=``, ``>``, ``>=`` make nodes (see `make`).  ``==``
-    compares objects; write `equal` to compare values in a formula.
+    tells whether two nodes are the same object; `equal` makes a node that compares values.
     """
 
     __slots__ = ("__weakref__", "args", "leaf", "name")
@@ -71,7 +71,7 @@ class Expr:
         return self._shown(3)
 
     def _shown(self, levels: int) -> str:
-        """Return the node as text; arguments below `levels` levels are shown as "..."."""
+        """Return the node as text; arguments more than `levels` deep are "..."."""
         if not self.args:
             return str(self.leaf)
         if not levels:
@@ -105,17 +105,17 @@ _lock = process_lock()  # re-entrant, because garbage collection may remove a ke
 
 
 def variable(name: str) -> Expr:
-    """Return the operand with that name."""
+    """Return the variable with this name."""
     return Expr("variable", (), name)
 
 
 def constant(value: float) -> Expr:
-    """Return the node of a number; code for float32 operands rounds the number to float32."""
+    """Return the node of a number; generated code rounds it to the dtype of the operands."""
     return Expr("constant", (), float(value))
 
 
 def power(base: Number, exponent: Number) -> Expr:
-    """Return base**exponent as a node that is not simplified; the exponent may be a formula."""
+    """Return the node of base**exponent without simplification; both may be formulas."""
     args = (x if isinstance(x, Expr) else constant(x) for x in (base, exponent))
     return Expr("pow", tuple(args))
 
@@ -129,10 +129,10 @@ def make(name: str, *args: Number) -> Expr:
     exponents 2, 4, 0.5, -0.5, -1 and -2 become products, square roots and quotients, as in PyTorch.
     expm1(minimum(x, 0)) becomes the faster function expm1_below_0.
 
-    A bool becomes 1 or 0 where a number is needed.
+    If a function takes numbers, a bool argument becomes 1 or 0.
 
-    Raises: FormulaError for a number where a bool is needed, a wrong number of arguments, an
-    exponent that is not a number, or a comparison of constants.
+    Raises: FormulaError if a function of bools gets a number, if the number of arguments is wrong,
+        if an exponent is not a constant, or if two constants are compared.
     """
     function = FUNCTIONS[name]
     nodes = tuple(x if isinstance(x, Expr) else constant(x) for x in args)
@@ -150,7 +150,7 @@ def make(name: str, *args: Number) -> Expr:
 
 
 def _typed(name: str, function: "Function", nodes: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    """Return the arguments with bools as 1 and 0 where the function needs numbers."""
+    """Check the types of the arguments; turn bools into 1 and 0 if numbers are needed."""
     if len(nodes) != function.arity:
         raise FormulaError(f"{name}: takes {function.arity} arguments (got {len(nodes)})")
     typed = []
@@ -209,7 +209,7 @@ def _simplified(name: str, nodes: tuple[Expr, ...], numbers: list[float | None])
 
 
 def _composed(name: str, nodes: tuple[Expr, ...]) -> Expr | None:
-    """Return the node for expm1(minimum(x, 0)) or a multiple of it; None for other nodes."""
+    """Return the node for expm1(minimum(x, 0)) or for a multiple of it; otherwise None."""
     if name == "expm1":
         bound = nodes[0].args[1].number if nodes[0].name == "minimum" else None
         below = bound is not None and bound <= 0
@@ -225,11 +225,11 @@ class Function(NamedTuple):
     """A row of `FUNCTIONS`: the derivative of a function, and its code for each target.
 
     Attributes:
-        gradient: ``gradient(dy, node, *args)`` returns, for each argument, a gradient or None.
+        gradient: ``gradient(dy, node, *args)`` returns a gradient, or None, for each argument.
         numpy: a ufunc, or a generator ``rule(*args, out, *floats, *masks)`` of bound calls.
-        c: C for vectors; for single numbers, macros define the same names.
+        c: C code with a ``{}`` for each argument, such as ``v_exp({})``.
         onnx: name of the operator, or a function that returns a formula of other functions.
-        expensive: whether keeping the value for backward is better than a second computation.
+        expensive: whether keeping the value for backward is faster than computing it again.
         arity: number of arguments.
         masks: number of arguments, counted from the first, that are bools.
         is_mask: whether the value is a bool.
@@ -293,18 +293,18 @@ def _logical(ufunc: np.ufunc, c: str, onnx: str, arity: int = 2, numexpr: str = 
     return function._replace(numexpr=numexpr)
 
 
-def _of_maximum(d: Expr, y: Expr, a: Expr, b: Expr) -> Sequence[Expr | None]:
-    """Return the gradients as in `mlpengine.ops.Maximum`."""
+def _maximum_gradient(d: Expr, y: Expr, a: Expr, b: Expr) -> Sequence[Expr | None]:
+    """Return the gradients that `mlpengine.ops.Maximum` documents."""
     shared = where(equal(a, b), 0.5, 1) * d
     return where(~(a < b), shared, 0), where(~(b < a), shared, 0)
 
 
-def _of_minimum(d: Expr, y: Expr, a: Expr, b: Expr) -> Sequence[Expr | None]:
+def _minimum_gradient(d: Expr, y: Expr, a: Expr, b: Expr) -> Sequence[Expr | None]:
     shared = where(equal(a, b), 0.5, 1) * d
     return where(~(a > b), shared, 0), where(~(b > a), shared, 0)
 
 
-def _of_pow(d: Expr, y: Expr, x: Expr, n: Expr) -> Sequence[Expr | None]:
+def _pow_gradient(d: Expr, y: Expr, x: Expr, n: Expr) -> Sequence[Expr | None]:
     assert n.number is not None
     return d * (n.number * x ** (n.number - 1)), None
 
@@ -325,7 +325,7 @@ FUNCTIONS: dict[str, Function] = {
         alias=(),  # np.sign in place is ten times as slow
     ),
     "pow": Function(
-        _of_pow,
+        _pow_gradient,
         pieces.power,
         "v_pow({}, {})",
         "Pow",
@@ -336,7 +336,7 @@ FUNCTIONS: dict[str, Function] = {
         takes_numbers=True,
     ),
     "maximum": Function(
-        _of_maximum,
+        _maximum_gradient,
         np.maximum,
         "v_maximum({}, {})",
         "Max",
@@ -344,7 +344,7 @@ FUNCTIONS: dict[str, Function] = {
         arity=2,
     ),
     "minimum": Function(
-        _of_minimum,
+        _minimum_gradient,
         np.minimum,
         "v_minimum({}, {})",
         "Min",
@@ -502,9 +502,10 @@ def order(
     given: Iterable[Expr] = (),
     by: Callable[[Expr], int] = lambda node: 0,
 ) -> list[Expr]:
-    """Return `roots` and all nodes below, arguments before functions; stop at nodes in `given`.
+    """Return `roots` and the nodes that they depend on, each after its arguments.
 
-    The key `by` sorts the arguments of a node; by default they keep their order.
+    The arguments of a node in `given` are left out.  `by` is a sort key for the arguments of a
+    node; by default they keep their order.
     """
     nodes: dict[Expr, None] = {}
     stops = set(given)
@@ -527,7 +528,7 @@ def variables(*roots: Expr) -> list[str]:
 
 
 def gradients(y: Expr, dy: Expr, operands: Sequence[Expr]) -> tuple[Expr, ...]:
-    """Return the gradients of `operands` by reverse mode; `dy` is the gradient of `y`."""
+    """Return the gradients of `operands` (reverse mode); `dy` is the gradient of `y`."""
     known: dict[Expr, Expr] = {y: dy}
     for node in reversed(order([y])):
         d = known.get(node)
@@ -543,10 +544,10 @@ def gradients(y: Expr, dy: Expr, operands: Sequence[Expr]) -> tuple[Expr, ...]:
 def saved_for_backward(y: Expr, grads: Sequence[Expr], dy: Expr) -> list[Expr]:
     """Return the values that forward keeps for backward, besides `y` and the operands.
 
-    A gradient is a sum of products of `dy` and factors.  Forward computes and keeps a factor that
-    contains several expensive functions, or one with more than `MAX_RECOMPUTED` cheap functions.
-    Backward computes all other factors.  If such a factor contains an expensive function that
-    forward computes anyway, forward keeps the value of this function.
+    A gradient is a sum of products of `dy` and factors without `dy`.  Forward computes and keeps a
+    factor with several expensive functions, or with one expensive function and more than
+    `MAX_RECOMPUTED` cheap functions.  Backward computes the other factors.  If forward computes the
+    expensive function of such a factor anyway, it keeps the value of this function.
     """
     forward = set(order([y]))
     kept: dict[Expr, None] = {}
@@ -562,9 +563,9 @@ def saved_for_backward(y: Expr, grads: Sequence[Expr], dy: Expr) -> list[Expr]:
 
 
 MAX_RECOMPUTED = 4
-"""Maximum number of cheap functions in a factor that backward computes.
+"""Maximum number of cheap functions beside an expensive one in a factor that backward computes.
 
-The slope of silu has 3.  The slope of tanh gelu has 9, so keeping it is faster."""
+The derivative of silu has 3.  The derivative of tanh gelu has 9, so keeping it is faster."""
 
 
 def _is_expensive(node: Expr) -> bool:
@@ -574,8 +575,7 @@ def _is_expensive(node: Expr) -> bool:
 def _free_of(dy: Expr, roots: Sequence[Expr]) -> list[Expr]:
     """Return the largest subexpressions of `roots` that do not depend on `dy`.
 
-    A mask cannot be kept, because kept values have the dtype of the operands.  So the function
-    returns the arguments of a mask instead.
+    Bools are replaced by their arguments, because kept values have the dtype of the operands.
     """
     depends: set[Expr] = set()
     for node in order(roots):
@@ -585,7 +585,7 @@ def _free_of(dy: Expr, roots: Sequence[Expr]) -> list[Expr]:
     for node in order(roots):
         if node in depends:
             factors |= {a: None for a in node.args if a not in depends}
-    for mask in reversed(order(factors)):  # a mask may have masks as arguments
+    for mask in reversed(order(factors)):  # a bool may have bools as arguments
         if mask in factors and mask.is_mask:
             factors |= dict.fromkeys(mask.args)
     return [f for f in factors if f.args and not f.is_mask]

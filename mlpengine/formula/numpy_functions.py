@@ -1,7 +1,7 @@
-"""Generators of NumPy calls for constants, masks, and functions that NumPy lacks or that are slow.
+"""NumPy calls for constants, masks, and functions that are missing or slow in NumPy.
 
-A generator yields bound calls (see `mlpengine.core.spec`).  Unless a docstring says otherwise,
-`out` may be the buffer of the first array argument; it must not overlap another argument.
+A function with a parameter `out` yields bound calls that write its value into `out`.  `out` may be
+the first array argument, unless the docstring forbids it, but must not overlap another argument.
 """
 
 from functools import lru_cache
@@ -14,21 +14,21 @@ from mlpengine.core.buffers import address_of
 from mlpengine.core.spec import Array, Calls, call
 
 CONSTANT_LENGTH = 16384
-"""Maximum length of rows filled with a constant, in entries: 64 kB of float32 fit into the cache.
+"""Maximum number of entries of an array filled with a constant: 64 kB of float32 fit into cache.
 
-Shorter rows take more time, because each row of a call costs time."""
+Much shorter arrays are slower, because NumPy then runs one short loop for each of many rows."""
 
 
 def constant_like(value: float, like: Array) -> Array:
-    """Return `value` as a 0-d array in the dtype of `like`; ufuncs are slower with a float."""
+    """Return `value` as a 0-d array with the dtype of `like`; ufuncs are slower with a float."""
     with np.errstate(over="ignore"):
         return np.array(value, like.dtype)
 
 
 def bounded(extremum: np.ufunc, x: Array, bound: float, out: Array) -> Calls:
-    """Yield the call of `extremum`, np.maximum or np.minimum, on `x` and `bound`; NaN stays NaN.
+    """Compute np.maximum or np.minimum (`extremum`) of `x` and `bound`; NaN stays NaN.
 
-    For float32, the bound is a row of equal numbers: NumPy does not vectorize 0-d bounds.
+    For float32, the bound is passed as an array, because NumPy does not vectorize a 0-d bound.
     """
     n = _row_length(x.size)
     plain = x.flags.c_contiguous and out.flags.c_contiguous and x.shape == out.shape
@@ -40,7 +40,7 @@ def bounded(extremum: np.ufunc, x: Array, bound: float, out: Array) -> Calls:
 
 
 def _row_length(size: int) -> int:
-    """Return the largest divisor of `size` that is a useful row length, or 0."""
+    """Return the largest divisor of `size` up to `CONSTANT_LENGTH`; 0 if it would be too small."""
     if size <= CONSTANT_LENGTH:
         return size
     return next(
@@ -56,7 +56,7 @@ def _row(value: float, n: int) -> Array:
 
 
 def copied(source: Array, out: Array) -> Calls:
-    """Yield the call that copies `source` into `out`; nothing if both are the same buffer."""
+    """Copy `source` into `out`, unless both are the same buffer."""
     if address_of(source) != address_of(out):
         yield call(np.copyto, out, source)
 
@@ -70,16 +70,16 @@ def bits(x: Array) -> Array:
 
 
 def masked(x: Array, mask: Array, out: Array) -> Calls:
-    """Yield x where the bool `mask` is true, and 0 elsewhere, even for infinities and NaN.
+    """Compute x where the bool `mask` is true, and 0 elsewhere, even for infinities and NaN.
 
-    The bits of x are multiplied by the mask as integers, because 0 * inf of floats is NaN.
+    The bits of x are multiplied by the mask as integers, because the float 0 * inf would be NaN.
     np.where and np.copyto(where=) are much slower, because they branch at every entry.
     """
     yield call(np.multiply, bits(x), mask, bits(out))
 
 
 def chosen(mask: Array, a: Array, b: Array, out: Array) -> Calls:
-    """Yield a where the bool `mask` is true, and b elsewhere, as the bits b ^ ((a ^ b) * mask).
+    """Compute a where the bool `mask` is true, and b elsewhere, as the bits b ^ ((a ^ b) * mask).
 
     This is much faster than np.where.  `out` may be `a` and must not be `b`.
     """
@@ -90,7 +90,7 @@ def chosen(mask: Array, a: Array, b: Array, out: Array) -> Calls:
 
 
 def select(mask: Array, a: Array | float, b: Array | float, out: Array) -> Calls:
-    """Yield a where `mask` is true, and b elsewhere; `out` may be `a` and must not be `b`."""
+    """Compute a where `mask` is true, and b elsewhere; `out` may be `a` and must not be `b`."""
     if isinstance(a, float) and isinstance(b, float) and isfinite(a - b):
         yield call(np.multiply, mask, constant_like(a - b, out), out)
         if b:
@@ -103,12 +103,12 @@ def select(mask: Array, a: Array | float, b: Array | float, out: Array) -> Calls
 
 
 def clip(x: Array, low: float, high: float, out: Array) -> Calls:
-    """Yield min(max(x, low), high); NaN stays NaN."""
+    """Compute min(max(x, low), high); NaN stays NaN."""
     yield call(x.clip, constant_like(low, x), constant_like(high, x), out)
 
 
 def logistic(x: Array, out: Array, workspace: Array) -> Calls:
-    """Yield 1 / (1 + exp(-x)) as e / (1 + e) with e = exp(x); x is bounded, so e is finite."""
+    """Compute 1 / (1 + exp(-x)) as e / (1 + e), with e = exp(min(x, bound)) to keep e finite."""
     limit = float(np.floor(np.log(np.finfo(x.dtype).max)))
     yield from bounded(np.minimum, x, limit, out)
     yield call(np.exp, out, out)
@@ -117,14 +117,14 @@ def logistic(x: Array, out: Array, workspace: Array) -> Calls:
 
 
 def softplus(x: Array, out: Array, workspace: Array, more: Array) -> Calls:
-    """Yield log(1 + exp(x)) = max(x, 0) + log(1 + exp(-abs(x))); `out` must not be `x`."""
+    """Compute log(1 + exp(x)) = max(x, 0) + log(1 + exp(-abs(x))); `out` must not be `x`."""
     yield from log1p_exp_of_minus_abs(x, out, workspace, more)
     yield from bounded(np.maximum, x, 0.0, workspace)
     yield call(np.add, out, workspace, out)
 
 
 def log1p_exp_of_minus_abs(x: Array, out: Array, workspace: Array, more: Array) -> Calls:
-    """Yield log(1 + exp(-abs(x))) into `out`, with a small relative error at every magnitude.
+    """Compute log(1 + exp(-abs(x))) with a small relative error; `out` must not be `x`.
 
     With e = exp(-abs(x)) and the rounded sum u = 1 + e, the value is log(u) + (e - (u - 1)) / u.
     The second term corrects the rounding of u.  In float32, these eight calls are faster than
@@ -145,10 +145,10 @@ def log1p_exp_of_minus_abs(x: Array, out: Array, workspace: Array, more: Array) 
 
 
 def expm1_below_0(x: Array, factor: float, out: Array, workspace: Array) -> Calls:
-    """Yield factor * (exp(x) - 1) for x <= 0.
+    """Compute factor * (exp(x) - 1) for x <= 0.
 
-    In float32, exp(x) - 1 is computed as 2 t / (1 - t) with t = tanh(x / 2).  Nothing cancels, and
-    this is faster than np.expm1, because NumPy does not vectorize np.expm1.
+    In float32, exp(x) - 1 is computed as 2 t / (1 - t) with t = tanh(x / 2).  This loses no digits
+    near 0, and is faster than np.expm1, because NumPy does not vectorize np.expm1.
     """
     if x.dtype == np.float32:
         yield call(np.multiply, x, constant_like(0.5, x), out)
@@ -182,11 +182,11 @@ TAIL_DOUBLE = (
 """Coefficients of P, highest power first."""
 
 TAIL_END = {4: 14.5, 8: 39.0}
-"""The z from which exp(-z**2 / 2) is 0, by the bytes of the dtype."""
+"""A z for which exp(-z**2 / 2) is 0 in float32 (4 bytes) or float64 (8 bytes)."""
 
 
 def normal_tail(z: Array, out: Array, u: Array) -> Calls:
-    """Yield Phi(-z) into `out`, exp(-z**2 / 2) into `u`; 0 <= z <= `TAIL_END`; no shared buffer."""
+    """Compute Phi(-z) in `out`, exp(-z**2 / 2) in `u`; 0 <= z <= `TAIL_END`; none may overlap."""
     yield call(np.add, z, constant_like(_CENTER, z), u)
     yield call(np.divide, constant_like(2 * _CENTER, z), u, u)
     yield call(np.subtract, constant_like(1.0, z), u, u)
@@ -203,7 +203,7 @@ def normal_tail(z: Array, out: Array, u: Array) -> Calls:
 
 
 def normal_cdf(x: Array, out: Array, workspace: Array, more: Array, mask: Array) -> Calls:
-    """Yield Phi(x): Phi(-z) for x < 0, else 1 - Phi(-z), with z = abs(x); `out` must not be `x`."""
+    """Compute Phi(x) as Phi(-z) for x < 0, else 1 - Phi(-z), z = abs(x); `out` must not be `x`."""
     z, tail = out, more
     yield call(np.abs, x, z)
     yield from bounded(np.minimum, z, TAIL_END[x.itemsize], z)
@@ -214,7 +214,7 @@ def normal_cdf(x: Array, out: Array, workspace: Array, more: Array, mask: Array)
 
 
 def power(x: Array, exponent: float | Array, out: Array) -> Calls:
-    """Yield x**exponent; a cube is two products, faster than np.power."""
+    """Compute x**exponent; x**3 is two products, because np.power is slower."""
     if isinstance(exponent, np.ndarray):
         yield call(np.power, x, exponent, out)
     elif exponent == 3:

@@ -46,10 +46,10 @@ the name of a function of math.h."""
 def in_steps(
     outputs: Mapping[str, Expr], given: Mapping[Expr, "str | Expr"], prefix: str = "t"
 ) -> list[tuple[str, Expr]]:
-    """Return steps (name, function of names and numbers) that compute `outputs`.
+    """Return steps (name, function of variables and constants) that compute `outputs`.
 
-    Each node becomes one step, in the order of computation.  `given` maps known nodes to their
-    names, or to other leaves.  Outputs keep their names; all other names are `prefix` and a number.
+    Each node becomes one step, in the order of computation.  `given` maps known nodes to names,
+    variables or constants.  Steps that are not outputs get names such as ``t0``.
     """
     known = {node: variable(x) if isinstance(x, str) else x for node, x in given.items()}
     wanted = {node: name for name, node in reversed(list(outputs.items()))}
@@ -73,15 +73,15 @@ BINDS = {
     **dict.fromkeys(("mul", "div", "expm1_below_0"), 4),
     "neg": 5,
 }
-"""Precedence of functions that are operators in C; other nodes are names, numbers or calls."""
+"""Precedence of functions that are operators in C; other functions are calls in C."""
 
 
 def c_expression(node: Expr, itemsize: int, kind: str = "vec") -> str:
     """Return a formula as one C expression.
 
     ``kind`` is "vec" for vectors (needs the headers of the compiled backend), "real" for single
-    numbers (needs `SCALARS`) or "double" (needs math.h).  Functions that `FUNCTIONS` lacks are in
-    `SCALAR_FUNCTIONS`, or are functions of the C program.
+    numbers (needs `SCALARS`) or "double" (needs math.h).  A function that is not in `FUNCTIONS` is
+    in `SCALAR_FUNCTIONS`, or else is called by its name in C.
     """
     if node.number is not None:
         literal = c_number(node.number, itemsize)
@@ -114,7 +114,7 @@ SCALAR_FUNCTIONS = {
     "not_finite": "!is_finite({})",
     "floor": "M(floor)({})",
 }
-"""C of further functions of single numbers that no op needs, such as an entry of a vector."""
+"""C of functions that only exported programs use, such as reading an entry of a vector."""
 
 C_MASKS = {"vec": "ivec", "real": "int", "double": "int"}
 """The C type of a bool, by the C type of a number."""
@@ -133,10 +133,10 @@ def c_number(value: float, itemsize: int) -> str:
 
 
 def numexpr_text(formula: Expr, names: Mapping[Expr, str]) -> str | None:
-    """Return the formula for NumExpr, or None if NumExpr lacks a function or the text is too long.
+    """Return text for NumExpr, or None if NumExpr lacks a function or the text is too long.
 
-    `names` maps operands and constants to names.  Constants need names: a Python float in the text
-    would make NumExpr promote float32 operands to float64.
+    `names` maps variables and constants to names.  Constants need names, because a number in the
+    text would make NumExpr promote float32 operands to float64.
     """
     texts: dict[Expr, str] = {}
     for node in order([formula], names):
@@ -164,7 +164,7 @@ def onnx_node(
 ) -> str:
     """Add the formula as ONNX nodes; return the name of its value.
 
-    ``add_node(operator, *inputs)`` and ``add_constant(number)`` return names.
+    ``add_node(operator, *inputs)`` and ``add_constant(number)`` return the name of a new value.
     """
     names = dict(given)
 

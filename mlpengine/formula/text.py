@@ -25,7 +25,7 @@ FUNCTION_NAMES = {
     "max": "maximum",
     "min": "minimum",
 }
-"""The names that a formula may call, with their rows of `FUNCTIONS`."""
+"""The functions that a formula may call: name in the text, name in `FUNCTIONS`."""
 
 CONSTANTS = {"pi": pi}
 
@@ -83,9 +83,9 @@ def parse(text: str, names: Iterable[str]) -> Expr:
 
 
 def parse_number(text: str, names: Sequence[str]) -> Expr:
-    """Parse a formula for a number that depends on the first of `names`.
+    """Parse a formula that gives a number and depends on the first of `names`.
 
-    Raises: FormulaError for a comparison, or for a formula without that name.
+    Raises: FormulaError for a comparison, or for a formula without this name.
     """
     formula = parse(text, names)
     if formula.is_mask or names[0] not in variables(formula):
@@ -121,7 +121,7 @@ def _unquoted(text: str) -> tuple[str, dict[str, str]]:
     """Replace each name in backticks by an unused identifier; return the text and the names.
 
     An identifier has the length of the replaced text, so positions stay valid.  Names that Python
-    would normalize, such as a micro sign to a mu, are replaced, too.
+    would change, such as a micro sign into the Greek letter mu, are replaced, too.
     """
     quoted: dict[str, str] = {}
 

@@ -1,4 +1,4 @@
-"""The rows that a model keeps, to compare other rows with (`Model.explain_row`)."""
+"""Background rows that a model keeps for `Model.explain_row`."""
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
@@ -11,25 +11,25 @@ from mlpengine.core.spec import Array
 from mlpengine.data.tables import Column, Table
 
 KEPT_ROWS, SWAPPED_ROWS, MEAN_ROWS = 100, 1_000, 10_000
-"""Maximum numbers of rows: rows that a model keeps, swapped rows to choose from, and training rows
+"""Maximum numbers of rows: rows that a model keeps, candidates for these rows, and training rows
 for the mean prediction."""
 
 NEAR_RANKS = 1 / 32
-"""Numbers are swapped between rows with a difference of ranks up to this share of the rows."""
+"""Maximum difference in rank of swapped numbers, as a share of the number of rows."""
 
 SWEEPS, REPLACEMENTS = 4, 50
-"""Number of times that each chosen row may be replaced, and of random rows tried each time."""
+"""Number of times that each chosen row may be replaced; number of replacements tried each time."""
 
 
 def background_rows(
     table: Table, texts: Collection[str], predict: Callable[[Table], Array], count: int
 ) -> dict[str, list[Any]]:
-    """Return the cells, by column, of up to `count` rows like the rows of `table`.
+    """Return up to `count` rows similar to the rows of `table`, as a list of values per column.
 
-    Each number is replaced by the number of another row of near rank; so correlations remain.  Rows
-    with few numbers, or with numbers that many rows have, may still equal a row of `table`.  The
-    columns `texts` stay.  The function chooses some of these rows, with a mean of `predict` (rows,
-    outputs) near the mean for `table`.
+    Each number is replaced by a number of similar rank from another row, so correlations remain.
+    The columns `texts` are not changed.  Rows with few numbers, or with numbers that many rows
+    have, may still equal a row of `table`.  The mean prediction (`predict`) of the chosen rows is
+    near the mean prediction of `table`.
 
     Source: Moore 1996, "Controlled data-swapping techniques for masking public use microdata sets".
     """

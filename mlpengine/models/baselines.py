@@ -57,7 +57,7 @@ PENALTY = 1.0
 
 
 class Guess(NamedTuple):
-    """Predictions; for classes and labels, also probabilities; `threshold` has the costs."""
+    """Predictions, probabilities of classes or labels, and the threshold with its costs."""
 
     predicted: Array
     chances: Array | None = None
@@ -70,7 +70,7 @@ class Guess(NamedTuple):
         return Guess(threshold.predict(self.chances), self.chances, threshold)
 
     def compared(self, metric: str, truth: Array) -> Array:
-        """Return what the metric in `METRICS` takes in place of predictions."""
+        """Return the second argument of a metric in `METRICS`, such as predictions or losses."""
         if metric == "roc_auc":
             return np.asarray(self.chances)
         if metric == "cost" and self.threshold and self.threshold.costs:
@@ -155,7 +155,7 @@ def _linear(loss: Loss, part: Split, y: Array, x: Array, outputs: int = 0) -> Ar
 
 
 def out_of_fold(task: Task, train: Split, folds: Array, work: float) -> Guess | None:
-    """Predict each training row by a linear model that was not trained on it."""
+    """Predict the rows of each fold by a linear model that was trained on the other folds."""
     names = np.unique(folds)
     guesses, places = [], []
     for fold in names:
@@ -191,8 +191,8 @@ def baseline_scores(
 ) -> dict[str, dict[str, dict[str, float]]]:
     """Return value and standard error (jackknife) of each metric, for each of `guesses`.
 
-    All guesses but the first also get ``ahead``: the first guess's value of the first metric, minus
-    the value of the guess.  The standard error of this difference is over the same rows.
+    Each guess after the first also has ``ahead``: the first metric of the first guess, minus the
+    first metric of this guess.  The standard error of this difference is from paired rows.
     """
     given = {
         who: {name: guess.compared(name, truth) for name in names} for who, guess in guesses.items()

@@ -26,10 +26,8 @@ MAX_PLACES, ROWS_OF_PLACE = 10, 80
 """Maximum number of `Residuals.places`, and minimum number of rows for each place."""
 
 CHANCE_OF_RANGE = 1.5
-"""Factor c in the share c / (level * sqrt(n)).
-
-By chance, the shortest range with a share `level` of n errors is shorter than the symmetric range
-by up to this share.
+"""Factor c.  The shortest range that holds a share `level` of n errors may be shorter than the
+symmetric range; chance explains a difference up to the share c / (level * sqrt(n)).
 """
 
 SMALLEST_SCALE = 0.01
@@ -54,9 +52,9 @@ def error_of_mean(
 
     One network's error is known from out-of-fold rows.  With folds, no rows are new to all
     networks, so the gain of averaging must be estimated on rows that trained the networks.  There,
-    errors and differences between networks are smaller by about the same factor.  If training moves
-    the outputs by a share h towards the labels, a share 1 - h of both remains.  The relative gain
-    of averaging is thus about the same as on new rows.
+    errors and differences between networks are smaller by about the same factor: if training moves
+    the outputs by a share h towards the labels, a share 1 - h of errors and differences remains.
+    The relative gain of averaging is thus about the same as on new rows.
 
     `outputs` maps the features of at most `COMPARED_ROWS` rows to outputs (folds, rows, out_dim),
     by the networks of each fold.  The error is the squared error for numbers, and `mean_loss` for
@@ -92,9 +90,9 @@ def error_of_mean(
 class Residuals:
     """Out-of-fold errors for intervals; the width of an interval depends on the prediction.
 
-    An error is target minus prediction.  Stored errors are multiplied by the root of
-    `error_of_mean`, because the mean of all networks has smaller errors.  They are then divided by
-    the usual size of errors at the prediction.  `scales` are these sizes, in the units of the
+    An error is target minus prediction.  Stored errors are multiplied by the square root of
+    `error_of_mean`, because the mean of all networks has smaller errors.  Then each is divided by
+    the usual size of errors at its prediction.  `scales` are these sizes, in the units of the
     targets, at the predictions `places`; between places they are interpolated linearly.
 
     Shapes: `errors` (errors, targets), sorted; `places` (places, targets), increasing, and
@@ -130,7 +128,7 @@ class Residuals:
         scales = np.maximum(scales, SMALLEST_SCALE * scales.max(axis=0))
         scales[:, scales.max(axis=0) == 0] = 1.0
         kept = cls(errors, places, scales)
-        return replace(kept, errors=_few_sorted(errors / kept._scale(predictions)))
+        return replace(kept, errors=_sorted_quantiles(errors / kept._scale(predictions)))
 
     def interval(self, predictions: Array, level: float) -> tuple[Array, Array]:
         """Return lower ends and upper ends (rows, targets) for predictions (rows, targets).
@@ -152,7 +150,7 @@ class Residuals:
         return predictions + low * scale, predictions + high * scale
 
     def ends(self, level: float) -> tuple[Array, Array]:
-        """Return the ends (targets,) of `interval`, minus prediction, divided by scale."""
+        """Return (end - prediction) / scale (targets,) for both ends of `interval`."""
         level, count = checked_level(level), len(self.errors)
         inside = min(count, ceil(level * (count + 1)))
         half = np.sort(np.abs(self.errors), axis=0)[inside - 1]
@@ -179,12 +177,12 @@ class Residuals:
         return np.stack([np.interp(*column) for column in columns], axis=1)
 
     def to_arrays(self) -> dict[str, Array]:
-        """Return the arrays by their names in a file."""
+        """Return the arrays, with their names in a file as keys."""
         return {f"{RESIDUALS}.{one.name}": getattr(self, one.name) for one in fields(self)}
 
     @classmethod
     def taken_from(cls, arrays: dict[str, Array], targets: int) -> "Residuals | None":
-        """Remove the residuals, if any, from the arrays of a file, and return them."""
+        """Remove the residuals from the arrays of a file and return them, or None."""
         names = [f"{RESIDUALS}.{one.name}" for one in fields(cls)]
         given = [arrays.pop(name, None) for name in names]
         values = [one for one in given if one is not None]
@@ -242,8 +240,8 @@ class ClassSets(NamedTuple):
         return cls(chances[order], truth[order].astype(np.int64))
 
     def drawn(self, classes: Array, rng: np.random.Generator) -> Array:
-        """Return a random probability of the true class from the rows of each class (rows,)."""
-        chances = rng.choice(self.chances, len(classes))  # for classes without a row
+        """Draw a probability for each of the true `classes` (rows,), from rows of this class."""
+        chances = rng.choice(self.chances, len(classes))  # remains for classes without rows
         for k in np.unique(self.classes):
             alike = classes == k
             chances[alike] = rng.choice(self.chances[self.classes == k], int(alike.sum()))
@@ -263,12 +261,12 @@ class ClassSets(NamedTuple):
         return np.asarray(chances >= [_lowest(own, level) for own in each])
 
     def lowest(self, level: float) -> float:
-        """Return the threshold of sets with this level: the lowest probability of a class."""
+        """Return the threshold at this level: the lowest probability of a class in a set."""
         return _lowest(self.chances, level)
 
     @classmethod
     def taken_from(cls, arrays: dict[str, Array], classes: int) -> "ClassSets | None":
-        """Remove the prediction sets, if any, from the arrays of a file, and return them."""
+        """Remove the prediction sets from the arrays of a file and return them, or None."""
         chances, numbers = (arrays.pop(name, None) for name in (SET_CHANCES, SET_CLASSES))
         if chances is None and numbers is None:
             return None
@@ -277,13 +275,13 @@ class ClassSets(NamedTuple):
         if not (chances >= 0).all() or chances[-1] > 1 or (np.diff(chances) < 0).any():
             raise CheckpointError(f"{SET_CHANCES}: must be sorted probabilities")
         if numbers is None or numbers.shape != chances.shape or numbers.dtype.kind != "i":
-            raise CheckpointError(f"{SET_CLASSES}: must be a class number for each probability")
+            raise CheckpointError(f"{SET_CLASSES}: must be a class index for each probability")
         if numbers.min() < 0 or numbers.max() >= classes:
             raise CheckpointError(f"{SET_CLASSES}: must be numbers of {classes} classes")
         return cls(chances, numbers)
 
     def to_arrays(self) -> dict[str, Array]:
-        """Return the arrays by their names in a file."""
+        """Return the arrays, with their names in a file as keys."""
         return {SET_CHANCES: self.chances, SET_CLASSES: self.classes}
 
 
@@ -293,7 +291,7 @@ def _lowest(chances: Array, level: float) -> float:
     return float(chances[outside]) if outside >= 0 else 0.0
 
 
-def _few_sorted(values: Array) -> Array:
+def _sorted_quantiles(values: Array) -> Array:
     """Sort values along axis 0; more than `MAX_RESIDUALS` values are replaced by quantiles."""
     if len(values) <= MAX_RESIDUALS:
         return np.sort(values, axis=0)

@@ -76,11 +76,11 @@ def concordance(
 def _later(
     place: tuple[Array, Array], group: Array, weights: Array, left_out: Array | None = None
 ) -> Array:
-    """For each row, return the weight of the rows of its group that begin after its end.
+    """For each row, return the total weight of rows in the same group that begin after its end.
 
     `place` has the beginning and the end of each row.  Rows with a nonzero `left_out` get 0.
-    `concordance` sums over the bits of ranks: the higher one of two ranks has a 1 in the first bit
-    that differs.  Rows with equal higher bits are a group.
+    `concordance` compares ranks bit by bit.  Ranks with equal higher bits are a group; within a
+    group, ranks with the next bit 1 are higher than ranks with 0.
     """
     places = int(np.max(place, initial=0)) + 1
     key, last = (group * places + one for one in place)
@@ -92,11 +92,12 @@ def _later(
 
 
 def brier(times: Array, chances: Array, at: Array, weights: Array | None = None) -> Array:
-    """Return the mean squared error (times,) of probabilities of no event until each time in `at`.
+    """Return the Brier score of `chances` (rows, times) at each time in `at`.
 
-    `chances` are these probabilities (rows, times).  Rows that were censored before a time do not
-    count.  In return, a row with an event before the time has the weight 1 / share(event), and a
-    later row 1 / share(time), where share(t) is the share of rows that are not censored until t.
+    `chances` are probabilities that the event has not happened by a time; the score is their mean
+    squared error.  Rows that were censored before a time t do not count.  To compensate, a row with
+    an event at time e before t has the weight 1 / share(e), and a later row the weight
+    1 / share(t).  share(t) is the share of rows that are not censored until t.
 
     Source: Graf et al. 1999, "Assessment and comparison of prognostic classification schemes for
     survival data", section 4.
@@ -126,10 +127,10 @@ def integrated(scores: Array, at: Array) -> float:
 def calibration(
     times: Array, chances: Array, at: float, weights: Array | None = None
 ) -> tuple[Array, Array, Array]:
-    """Compare probabilities (rows,) of no event until a time with events, in `GROUPS` of rows.
+    """Compare probabilities (rows,) that no event has happened by the time `at` with real events.
 
-    Groups have rows with similar probabilities.  Return, for each group, the mean probability, the
-    share of rows without an event (`kaplan_meier`), and the weight.
+    The `GROUPS` groups have rows with similar probabilities.  Return, for each group, the mean
+    probability, the share of rows without an event (`kaplan_meier`), and the weight.
     """
     rows = np.ones(len(times)) if weights is None else np.asarray(weights, np.float64)
     groups = np.array_split(np.argsort(chances, kind="stable"), min(GROUPS, len(times)))

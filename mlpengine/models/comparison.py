@@ -1,4 +1,4 @@
-"""The lead of one of two predictions of the same rows."""
+"""Comparison of two predictions of the same rows: which is better, and is this chance?"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 from mlpengine.core.spec import Array
 from mlpengine.core.structure import finite
 from mlpengine.core.wording import metric_text, plural, shown_name
-from mlpengine.diagnostics.thresholds import PROBABLE
+from mlpengine.diagnostics.thresholds import PROBABLE, SMALL_LEAD
 from mlpengine.diagnostics.verdict import two_digits
 from mlpengine.models.baselines import Guess, baseline_scores
+from mlpengine.models.metrics import higher_is_better
 
 NO_LEAD = dict.fromkeys(("by", "ahead", "difference", "error", "better"))
 """Data in place of `Lead.as_dict` for two runs that cannot be compared."""
@@ -22,6 +23,7 @@ class Lead(NamedTuple):
         part: the rows: ``data``, or the part of a run.
         ahead: number of the run or model with the better value, 0 or 1.
         value, error: the lead (not negative) and its standard error.
+        level: distance of the worse value from the best possible value, 1 or 0.
     """
 
     metric: str
@@ -29,15 +31,16 @@ class Lead(NamedTuple):
     ahead: int
     value: float
     error: float
+    level: float
 
     @property
     def is_clear(self) -> bool:
-        """Whether chance does not explain the lead."""
-        return self.value > PROBABLE * self.error > 0
+        """Whether chance does not explain the lead, and the lead is not negligible."""
+        return self.value > max(PROBABLE * self.error, SMALL_LEAD * self.level) and self.error > 0
 
     def as_dict(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return metric, name of the one ahead, lead, error, and the better one of a clear lead."""
-        ahead = names[self.ahead] if self.value > 0 else None  # not for NaN
+        """Return the lead as data; `better` is None unless the lead is clear."""
+        ahead = names[self.ahead] if self.value > 0 else None  # also None for NaN
         part = "" if self.part == "data" else f"{self.part.replace('_', '-')} "
         return {
             "by": f"{part}{self.metric}",
@@ -52,8 +55,8 @@ def lead_text(data: Mapping[str, Any]) -> str:
     """Return the data of `Lead.as_dict` as text."""
     if data["by"] is None:
         return (
-            "no run is better: the scores are of different kinds or rows, or the data cannot be "
-            "read; in Python, model.compare(other, table) scores both on rows new to them"
+            "no run is better: the runs have no common metric on the same rows, or the data cannot "
+            "be read; in Python, model.compare(other, table) compares both on new rows"
         )
     if data["ahead"] is None and data["difference"] != 0:
         return f"no model is better: {data['by']} has no value on these rows"
@@ -69,11 +72,21 @@ def lead_text(data: Mapping[str, Any]) -> str:
 
 def paired_lead(
     metric: str, truth: Array, weights: Array | None, first: Guess, other: Guess
-) -> tuple[float, float]:
-    """Return the metric of `first` minus the metric of `other`, and the standard error."""
+) -> tuple[float, float, float]:
+    """Return the metric of `first` minus the metric of `other`, its standard error and the level.
+
+    `Lead` explains the level.
+    """
     guesses = {"first": first, "other": other}
-    ahead = baseline_scores([metric], truth, guesses, weights)["other"]["ahead"]
-    return ahead["value"], ahead["error"]
+    scores = baseline_scores([metric], truth, guesses, weights)
+    ahead = scores["other"]["ahead"]
+    return ahead["value"], ahead["error"], level_of(metric, scores)
+
+
+def level_of(metric: str, scores: Mapping[str, Mapping[str, Mapping[str, float]]]) -> float:
+    """Return the largest distance of a metric from its best value, 1 or 0."""
+    best = 1.0 if higher_is_better(metric) else 0.0
+    return max(abs(best - one[metric]["value"]) for one in scores.values())
 
 
 class Comparison(NamedTuple):

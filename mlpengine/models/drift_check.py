@@ -49,10 +49,11 @@ class DriftCheck(NamedTuple):
 
     def __str__(self) -> str:
         width = max((len(printable(one.column)) for one in self.columns), default=0)
-        lines = [f"{self.source}: {plural(self.rows, 'row')}, compared with the rows of training"]
+        size = plural(self.rows, "row")
+        lines = [f"{self.source}: {size}, drift of each column from the training rows (0 to 1)"]
         for one in self.columns:
             gaps = f"{one.missing:.1%} missing (training {one.trained_missing:.1%})"
-            odd = "" if one.is_odd else "  no more than chance"
+            odd = "" if one.is_odd else "  not significant"
             lines.append(f"  {printable(one.column):<{width}}  {one.values:.3f}  {gaps}{odd}")
         return "\n".join([*lines, *map("warning: {}".format, self.warnings)])
 
@@ -68,11 +69,11 @@ class DriftCheck(NamedTuple):
                 f"{one.values:.3f}",
                 f"{one.missing:.1%}",
                 f"{one.trained_missing:.1%}",
-                "" if one.is_odd else "no more than chance",
+                "" if one.is_odd else "not significant",
             ]
             for one in self.columns
         ]
         head = ["column", "", "drift", "missing", "in training", ""]
-        title = f"{plural(self.rows, 'row')}, compared with the rows of training"
+        title = f"{plural(self.rows, 'row')}, compared with the training rows"
         warnings = tag("ul", *(tag("li", line) for line in self.warnings))
         return cell_html(scrolling_table(head, rows, title, words=1), warnings)

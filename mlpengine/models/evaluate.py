@@ -27,7 +27,7 @@ FORWARD_ROWS = 512
 CHUNKS_AT_ONCE = 32
 """Maximum number of passes of `FORWARD_ROWS` in one call of machine code, to limit memory."""
 
-ODD = 1e4
+LARGE_VALUE = 1e4
 """Smallest scaled value that `odd_value` reports; ordinary values are below 100."""
 
 
@@ -71,7 +71,7 @@ class Scorer:
         return self.mean_losses(output, part)["loss"]
 
     def mean_losses(self, output: Array, part: Split) -> dict[str, float]:
-        """Return mean losses by `loss_names`; losses of single outputs are without their factor."""
+        """Return the mean of each of `loss_names`; losses of single outputs are unweighted."""
         totals = dict.fromkeys(loss_names(self.loss), 0.0)
         with np.errstate(over="ignore", invalid="ignore"):
             for start in range(0, len(part), FORWARD_ROWS):
@@ -118,7 +118,7 @@ def standard_errors(
     """Return the standard error of loss and metrics over the rows of a split (jackknife).
 
     Blocks of rows are left out in turn.  Blocks are random, unless `blocks` (rows,) has the block
-    of each row: rows that depend on each other belong into one block.
+    number of each row: rows that depend on each other belong in one block.
 
     Source: Quenouille 1956, delete-a-group.
     """
@@ -228,9 +228,9 @@ class Evaluator:
 def odd_value(part: Split, output: Array) -> str:
     """Return a message about the value that probably makes the loss of a part infinite.
 
-    The message names the largest feature or target of the row with the largest error, if this value
-    is `ODD` or more.  If more than half of the rows have outputs that are not finite for finite
-    features, the message blames the learning rate instead.
+    If the largest feature or target of the row with the largest error is `LARGE_VALUE` or more, the
+    message names it.  If more than half of the rows have finite features, but outputs that are not
+    finite, the message blames the learning rate instead.
     """
     bad = bad_rows(output)
     if isinstance(part.x, np.ndarray):
@@ -249,7 +249,7 @@ def odd_value(part: Split, output: Array) -> str:
     in_target = targets.max() > features.max()
     column = int((targets if in_target else features).argmax())
     value = (part.y[row].reshape(-1) if in_target else part.x[row : row + 1][0])[column]
-    if abs(value) < ODD:
+    if abs(value) < LARGE_VALUE:
         return f"row {row} has the largest error"
     kind = "target" if in_target else "feature"
     places = part.places

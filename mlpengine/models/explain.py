@@ -79,8 +79,8 @@ def feature_columns(preprocessor: Preprocessor) -> list[str]:
 def sensitive_columns(mean: NetworkMean, x: Array, columns: Sequence[str], count: int) -> list[str]:
     """Return the `count` columns to which outputs are most sensitive, in the order of `columns`.
 
-    `columns` has the column of each feature of `x`.  The sensitivity to a column is the first-order
-    change of the outputs if the features of the column are permuted together, as a mean square over
+    `columns` has the column of each feature of `x`.  If the features of a column are permuted
+    together, the outputs change; the sensitivity is the mean square of the first-order change, over
     some rows and all networks.  One backward pass per network gives the sensitivity to all columns.
     The pass adds up the changes of the outputs with random signs; the expected square of this sum
     is the sum of the squared changes.
@@ -119,7 +119,6 @@ def importances(
     *,
     permuted_columns: Iterable[str] | None = None,
     repeats: int = 5,
-    seed: int = 0,
 ) -> list[Importance]:
     """Return the importance of each column, the largest rise of the loss first.
 
@@ -130,7 +129,7 @@ def importances(
     Sources: Breiman 2001, section 10; Efron and Tibshirani 1993, chapter 11, for the jackknife of
     groups of rows.
     """
-    rng = np.random.Generator(np.random.PCG64(seed))
+    rng = np.random.Generator(np.random.PCG64(0))
     headline, count = scorer.task.headline[0], len(part)
     stacked = repeats if repeats * count <= STACKED_ROWS else 1
     every = np.tile(np.arange(count), repeats)  # rows of all repetitions
@@ -175,8 +174,8 @@ def _exchanged(count: int, groups: int, rng: np.random.Generator) -> Array:
     """
     order = np.arange(count)
     for k in range(groups):
-        mixed = rng.permutation(np.arange(k, count, groups))
-        order[mixed] = np.roll(mixed, 1)
+        permuted = rng.permutation(np.arange(k, count, groups))
+        order[permuted] = np.roll(permuted, 1)
     return order
 
 

@@ -63,8 +63,9 @@ def each_block(
     """Call `use` with each block of rows of `x`, and the outputs of each network for this block.
 
     Each thread takes blocks of rows and uses one BLAS thread, because several BLAS threads are slow
-    on a busy machine.  The bits of the outputs depend neither on the number of threads nor on a
-    row's position.  The number of rows decides between machine code and NumPy; their bits differ.
+    on a busy machine.  The number of threads changes no bit.  The number of rows decides between
+    machine code and NumPy, which may differ in the last bits.  With NumPy, the last bits of a row
+    may also depend on the row's position.
     """
 
     def by_numpy(rows: Array) -> list[Array]:

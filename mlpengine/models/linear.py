@@ -24,7 +24,7 @@ NO_SIZE = 1e-12
 ITERATIONS, MEMORY, TOLERANCE = 100, 10, 1e-7
 """Limits of `minimize`: number of steps, number of stored pairs, and tolerance.
 
-The search ends when the expected fall of the value is below this share of the value.
+The search ends when the expected fall of the value is below the tolerance times the value.
 """
 
 MEMBER_TOLERANCE = 3e-4
@@ -156,8 +156,8 @@ def _singular(x: Array) -> tuple[Array, Array, Callable[[Array], Array]]:
     """Return the singular values of `x`, and the rows of `x` in right singular coordinates.
 
     The third result is a function from weights (vectors, outputs) of these coordinates to weights
-    of the columns.  Eigenvectors of x.T @ x or of x @ x.T, the smaller matrix, are faster than a
-    singular value decomposition, but give less exact small singular values.  With fewer rows than
+    of the columns.  Eigenvectors of x.T @ x, or of x @ x.T if it is smaller, take less time than a
+    singular value decomposition, but small singular values are less exact.  With fewer rows than
     columns, vectors with a singular value near 0 are left out.
     """
     if len(x) >= x.shape[1]:
@@ -169,7 +169,7 @@ def _singular(x: Array) -> tuple[Array, Array, Callable[[Array], Array]]:
     return sizes, left * sizes, lambda values: x.T @ (left @ (values / sizes[:, None]))
 
 
-@np.errstate(over="ignore", invalid="ignore")  # a step too far is halved
+@np.errstate(over="ignore", invalid="ignore")  # a step to an infinite value is halved
 def minimize(
     function: Callable[[Array], tuple[float, Array]], start: Array, tolerance: float = TOLERANCE
 ) -> Array:

@@ -15,17 +15,15 @@ from mlpengine.models.smooth import smooth_networks
 from mlpengine.models.task import Split, Task
 from mlpengine.nn import TabularNetwork
 from mlpengine.ops.loss import Loss
-from mlpengine.settings.recipes import SEVERAL_MEMBERS_ROWS
 from mlpengine.settings.training import LINEAR, SMOOTH, MemberType
 
 WEIGHT_ROUNDS = 20
 """Number of rounds of `best_weights`; weights are multiples of 1/20."""
 
-USELESS = 2.0
-"""Limit of the loss of the first smooth network, as a multiple of the loss of the best other type.
+EARLY = 1 / 4
+"""Smooth networks are not tried if all best epochs are before this share of the epochs.
 
-Both losses are on the rows of the network's fold.  Beyond the limit, the ensemble has no smooth
-networks.  On more than `SEVERAL_MEMBERS_ROWS` rows, where training takes long, the limit is 1.
+The rows are then noisy or few.
 """
 
 
@@ -106,14 +104,17 @@ def best_mean(
     *,
     seed: int = 0,
     threads: int = 1,
+    trained: float = 1.0,
 ) -> tuple[NetworkMean, dict[MemberType, float]]:
     """Return the mean of all member `types` with the best ensemble weights, and these weights.
 
     `mean` has the networks that the training loop trained.  Linear and smooth networks are fitted
     here; their inputs are the features times one of `projections` (see `linear_projections`).
-    `seed` is for the initial weights of smooth networks.  `losses` are the training loss, for
-    linear networks, and the evaluation loss.  The ensemble weights minimize the evaluation loss of
-    out-of-fold outputs.  Types with weight 0 are left out of the mean.
+    `seed` is for the initial weights of smooth networks.  Smooth networks are left out if the first
+    one is no better on its fold than the best other type, or if the last best epoch, as a share
+    `trained` of all epochs, is below `EARLY`.  `losses` are the training loss, for linear networks,
+    and the evaluation loss.  The ensemble weights minimize the evaluation loss of out-of-fold
+    outputs.  Types with weight 0 are left out of the mean.
     """
     task, networks, outputs = mean.task, [*mean.networks], mean.of_each_type(train.x, folds)
     scorer = Scorer(losses[1], task, task.outputs, networks[0].dtype)
@@ -128,16 +129,13 @@ def best_mean(
         )
         networks += linear
         outputs = np.concatenate([outputs, output[None]])
-    if SMOOTH in types:
+    if SMOOTH in types and trained >= EARLY:
         others = [mean_loss(output) for output in outputs]
         with_smooth, rows = outputs[int(np.argmin(others))].copy(), np.flatnonzero(folds == 0)
 
-        useless = USELESS if len(train) <= SEVERAL_MEMBERS_ROWS else 1.0
-
         def helps(first: TabularNetwork) -> bool:
             (with_smooth[rows],) = outputs_of([first], train.x[rows])
-            share = len(rows) / len(train)
-            return mean_loss(with_smooth) < (1 + share * (useless - 1)) * min(others)
+            return mean_loss(with_smooth) < min(others)
 
         smooth = smooth_networks(
             train,
@@ -183,7 +181,7 @@ def best_weights(
 def inputs_of(member: str, numbers: Numbers, n_features: int) -> Array:
     """Return the mask (n_features,) of the features that a member type reads.
 
-    The features of `numbers` are the first ones.
+    The features of `numbers` come first.
     """
     read = np.ones(n_features, np.bool_)
     first = len(numbers.sources)

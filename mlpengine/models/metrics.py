@@ -3,7 +3,7 @@
 Every function takes the targets and predictions of all rows, and optional row weights.  The values
 equal scikit-learn's.  Docstrings state the result where scikit-learn warns or raises.
 
-Shapes: class targets (rows,) of class numbers; multi-label targets (rows, labels) of 0 and 1;
+Shapes: class targets (rows,) of class indices; multi-label targets (rows, labels) of 0 and 1;
 probabilities (rows, classes), (rows, labels) or (rows,) for the positive class alone; regression
 targets and predictions (rows,) or (rows, outputs).
 """
@@ -21,7 +21,7 @@ from mlpengine.core.wording import quoted
 PredictionKind = Literal["labels", "probabilities", "numbers"]
 """Kind of predictions that a metric compares with targets.
 
-"labels" are class numbers, or 0 and 1 for each label; "numbers" are in the target's units.
+"labels" are class indices, or 0 and 1 for each label; "numbers" are in the target's units.
 """
 
 MetricFunction = Callable[[Array, Array, Array | None], float]
@@ -169,7 +169,7 @@ def log_losses(target: Array, probabilities: Array) -> Array:
 
 
 def roc_auc(target: Array, probabilities: Array, weight: Array | None = None) -> float:
-    """Return the plain mean over classes of the area under the ROC curve, each against the rest.
+    """Return the area under the ROC curve: the plain mean over classes, each against the rest.
 
     Two classes have one ROC curve, by the probability of class 1.  A class or label without rows,
     or with all rows, is left out; NaN if no class is left.
@@ -178,13 +178,13 @@ def roc_auc(target: Array, probabilities: Array, weight: Array | None = None) ->
 
 
 def precision(target: Array, predicted: Array, weight: Array | None = None) -> Array:
-    """Return for each class or label the share of its predictions that are correct, or 0."""
+    """Return, per class or label, the share of predictions that are correct; 0 without any."""
     hits, predictions, _ = _counts(target, predicted, weight)
     return np.divide(hits, predictions, out=np.zeros_like(hits), where=predictions > 0)
 
 
 def recall(target: Array, predicted: Array, weight: Array | None = None) -> Array:
-    """Return for each class or label the share of its rows that are predicted as such, or 0."""
+    """Return, per class or label, the share of rows that are predicted correctly; 0 without any."""
     hits, _, actual = _counts(target, predicted, weight)
     return np.divide(hits, actual, out=np.zeros_like(hits), where=actual > 0)
 
@@ -234,7 +234,7 @@ def brier(target: Array, probabilities: Array, weight: Array | None = None) -> f
 
 
 def calibration_error(target: Array, probabilities: Array, weight: Array | None = None) -> float:
-    """Return the mean difference between confidence and accuracy, over equal bins of confidence.
+    """Return the mean absolute difference of confidence and accuracy in bins of equal width.
 
     Confidence is the probability of the predicted class or, for a label, of the likelier answer.
 
@@ -259,8 +259,8 @@ def calibration_error(target: Array, probabilities: Array, weight: Array | None 
 def on_known(function: Callable[..., float], target: Array, *others: Any) -> float:
     """Return ``function(target, *others)``, for targets (rows, targets) that may be missing (NaN).
 
-    If some are missing, `function` is computed for each column of targets, over the rows with a
-    target, and the mean over columns is returned.  If all are missing, the result is NaN.  `others`
+    If a target is missing, `function` is computed for each column of targets, over the rows with a
+    target, and the mean over columns is returned.  Without any target, the result is NaN.  `others`
     are predictions (rows, targets), weights (rows,) or options.
     """
     if target.ndim != 2 or target.dtype.kind != "f" or not (gaps := np.isnan(target)).any():
@@ -293,7 +293,7 @@ def rmsle(target: Array, predicted: Array, weight: Array | None = None) -> float
 
 
 def class_mae(target: Array, predicted: Array, weight: Array | None = None) -> float:
-    """Return the mean absolute difference between predicted and true numbers of ordered classes."""
+    """Return the mean absolute difference of predicted and true class indices (ordered classes)."""
     return _mean(np.abs(target - predicted).astype(np.float64), weight)
 
 
@@ -376,7 +376,7 @@ def _columns(values: Array) -> Array:
 def commonest_mistakes(target: Array, predicted: Array, count: int) -> list[tuple[int, int, int]]:
     """Return (class, predicted class, number of rows) of the `count` commonest mistakes.
 
-    Equally common mistakes are in the order of class numbers.
+    Equally common mistakes are in the order of class indices.
     """
     wrong, classes = target != predicted, int(predicted.max(initial=0)) + 1
     cells, rows = np.unique(target[wrong] * classes + predicted[wrong], return_counts=True)
@@ -386,7 +386,7 @@ def commonest_mistakes(target: Array, predicted: Array, count: int) -> list[tupl
 
 
 def _counts(target: Array, predicted: Array, weight: Array | None) -> tuple[Array, Array, Array]:
-    """Return correct predictions, predictions and rows of each class or label, weighted."""
+    """Return the weights of correct predictions, predictions and rows of each class or label."""
     if target.ndim == 2:
         rows = np.ones(len(target)) if weight is None else np.asarray(weight, np.float64)
         return rows @ ((target > 0) & (predicted > 0)), rows @ (predicted > 0), rows @ (target > 0)
@@ -418,7 +418,7 @@ def _mean_of_classes(
 
 
 def counts_above(positive: Array, score: Array, weight: Array | None) -> tuple[Array, Array]:
-    """Return the weights of true and of false positives at each threshold, the highest first."""
+    """Return the weights of true and of false positives, from the highest threshold down."""
     score = score.astype(np.float64)
     order = np.argsort(-score)
     weights = np.ones(len(order)) if weight is None else np.asarray(weight, np.float64)[order]

@@ -82,7 +82,7 @@ if TYPE_CHECKING:
 MODEL_FILE = "model.safetensors"
 
 POPULATIONS = "populations"
-"""Key of the populations in a file.  Parameter k of a file begins with the key and a number."""
+"""Key in a file.  The parameters of population k have names such as ``populations.k.weight``."""
 
 SHOWN_OUTPUTS = 3
 """Number of outputs that the text of an explanation of a row shows."""
@@ -96,8 +96,8 @@ _log = logging.getLogger("mlpengine")
 class TrainingRecord(TypedDict):
     """The training rows of a model, and its score; equal runs give equal records.
 
-    `rows` are numbers of rows by part.  `metrics` are the finite metrics of `part`, to six digits.
-    `checksum` covers the rows of each part and the folds.  `warm_start` is as in a result.
+    `rows` has the number of rows of each part.  `metrics` are the finite metrics of `part`, to six
+    digits.  `checksum` covers the rows of each part and the folds.
     """
 
     source: str
@@ -115,10 +115,10 @@ class Model:
     """One or more networks with their preprocessing and their loss (a name and options).
 
     `predict`, `predict_proba` and `evaluate` take a table in any form: a data frame of pandas,
-    polars or pyarrow, a mapping of names to columns, a list of rows (mappings of names to cells), a
-    single row, a path, or a matrix with the model's `columns` in order.  Named columns may be in
-    any order, and further columns are ignored.  Any number of threads may call these methods.  A
-    single network predicts a single row in memory in some tens of microseconds.
+    polars or pyarrow; a mapping from names to columns; a list of rows, or a single row, as mappings
+    from names to values; a path; or a matrix with the model's `columns` in order.  Named columns
+    may be in any order, and further columns are ignored.  Any number of threads may call these
+    methods.  A single network predicts a single row in memory in some tens of microseconds.
 
     With `populations`, the model has several networks, and the prediction is the mean of all
     networks' predictions; `mlp` is the first network.  The networks of a population have one
@@ -128,7 +128,7 @@ class Model:
     `residuals` are out-of-fold errors, scaled to the size of the mean's errors.  `sets` has the
     out-of-fold probabilities of the true classes.  `record` describes the training, if known
     (`TrainingRecord`).  With a `threshold`, one of two classes is predicted if its probability is
-    above the threshold, instead of 0.5.  `background` has rows for `explain_row`, as cells by
+    above the threshold, instead of 0.5.  `background` has rows for `explain_row`, as values by
     column (`with_background`).  `Mlp.load` can read the file of a single network, too.
     """
 
@@ -156,7 +156,7 @@ class Model:
 
     @property
     def task(self) -> Task:
-        """The meaning of the outputs."""
+        """The task, which turns outputs into predictions and metrics."""
         return task_for(self.preprocessor.target, self.plain_loss, self.threshold)
 
     def task_with(self, metrics: Sequence[str]) -> Task:
@@ -188,7 +188,7 @@ class Model:
         Shapes: (rows,), or (rows, targets) for several targets.  A multi-label model predicts 0 or
         1 for each label.
 
-        Raises: DataError for a table without a needed column, or with an unusable cell.
+        Raises: DataError for a table without a needed column, or with an unusable value.
         """
         predicted = self._task.predict(self.outputs(data))
         if isinstance(self._task, Classification):
@@ -290,9 +290,9 @@ class Model:
     def explain(self, data: Any, *, curves: int = CURVES) -> Explanation:
         """Return which columns the predictions depend on, and how; `data` has the targets, too.
 
-        The importance of a column is the rise of the loss, and the fall of R2 or accuracy, if the
-        values of the column are permuted among the rows; importances have standard errors.  Up to
-        `curves` of the most important columns get partial dependence.  Do not use training rows.
+        The values of a column are permuted among the rows.  The importance of the column is the
+        rise of the loss, and the fall of R2 or accuracy, with standard errors.  Up to `curves` of
+        the most important columns get partial dependence.  Do not use training rows.
 
         Raises: DataError as `evaluate`, and for fewer than two rows.
         """
@@ -318,7 +318,7 @@ class Model:
         points: int = GRID,
         averaged: int = DEPENDENCE_ROWS,
     ) -> Explanation:
-        """Return the result of `explain` for rows in the networks' form.
+        """Return the result of `explain` for the encoded `rows` of a part.
 
         `forward` maps features to outputs (see `importances`).  At most `most` columns are
         permuted, chosen by `sensitive_columns`.  Curves of partial dependence have `points` points;
@@ -326,8 +326,7 @@ class Model:
         """
         columns = feature_columns(self.preprocessor)
         permuted = sensitive_columns(self.mean, rows.x, columns, most)
-        # weights may be as large as the dtype holds
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):  # large weights may give infinity
             ranked = importances(
                 forward, self.scorer(self.task), rows, columns, permuted_columns=permuted
             )
@@ -343,7 +342,7 @@ class Model:
 
         Contributions are Shapley values: the mean change of the prediction if the column's value in
         a background row is replaced by the value in `row`.  `background` is a table, such as the
-        training rows.  By default, it is the rows that the model keeps (`with_background`).
+        training rows.  By default, the rows that the model keeps are used (`with_background`).
 
         Raises: DataError as `predict`, for more or less than one row, and without background rows;
             UsageError for a model that keeps no rows.
@@ -392,8 +391,8 @@ class Model:
     def with_background(self, data: Any) -> "Model":
         """Return the model with rows for `explain_row` that are like the rows of a table.
 
-        The rows have the mean prediction of the table; numbers are those of other rows of near rank
-        (`background_rows`).  With None the model keeps no rows.
+        Their mean prediction is near the mean prediction for the table.  Their numbers come from
+        other rows with similar ranks (`background_rows`).  With None, the model keeps no rows.
         """
         if data is None:
             return replace(self, background={})
@@ -414,7 +413,7 @@ class Model:
 
     @property
     def _evaluations(self) -> int:
-        """Maximum number of predicted rows for the reasons of one prediction."""
+        """Maximum number of rows that `explain_row` predicts."""
         return min(EVALUATIONS, int(MULTIPLICATIONS // max(1, self.n_parameters)))
 
     def check(self, data: Any) -> "DriftCheck":
@@ -433,11 +432,11 @@ class Model:
         """Return the metrics of two models, and the better model; `data` has the targets, too.
 
         Do not use training rows of either model.  The standard error is of the difference between
-        the models, from paired rows.  If a model has costs, the metric is the mean cost of each.
+        the models, from paired rows.  If a model has costs, the metric is the mean cost.
 
         Raises: UsageError unless both predict the same target; DataError as `evaluate`.
         """
-        from mlpengine.models.comparison import Comparison, Lead
+        from mlpengine.models.comparison import Comparison, Lead, level_of
 
         if not isinstance(other, Model):
             raise UsageError(f"compare: other must be a model (got {quoted(other)})")
@@ -466,7 +465,8 @@ class Model:
         both = {n: [(one[n]["value"], one[n]["error"]) for one in scores.values()] for n in metrics}
         ahead = scores["other"]["ahead"]
         wins = (ahead["value"] >= 0) == higher_is_better(metrics[0])
-        lead = Lead(metrics[0], "data", int(not wins), abs(ahead["value"]), ahead["error"])
+        level = level_of(metrics[0], scores)
+        lead = Lead(metrics[0], "data", int(not wins), abs(ahead["value"]), ahead["error"], level)
         return Comparison(names, len(part), both, lead)
 
     def _guess(self, part: Split) -> Guess:
@@ -488,7 +488,7 @@ class Model:
         return table, usable.rows
 
     def _split(self, table: Table, rows: Array | None, *, on_demand: bool = False) -> Split:
-        """Return rows of a table in the networks' form; warn of values unlike the training rows."""
+        """Encode rows of a table; warn of values that differ from the training rows."""
         dtype = self.mlp.dtype
         part = make_split(table, rows, self.preprocessor, self.task, dtype, on_demand=on_demand)
         self._warn_of(table if rows is None else table.rows(rows))
@@ -499,7 +499,7 @@ class Model:
         return Scorer(self.plain_loss, task, task.outputs, self.mlp.dtype)
 
     def outputs(self, data: Any) -> Array:
-        """Return the outputs (rows, out_dim) of the networks' mean for a table."""
+        """Return the combined output (rows, out_dim) of the networks for a table."""
         thread = self._thread
         if not hasattr(thread, "one_row"):
             thread.one_row = self.row_predictor()
@@ -573,13 +573,13 @@ class Model:
     def predict_quantile(self, data: Any, level: float) -> Array:
         """Return the quantile of each row's target: the target is below with probability `level`.
 
-        The losses `gaussian_nll` and `survival` predict a distribution, and so the quantile.  With
-        the loss `quantile`, the level must lie between the levels of the loss.  For other losses,
-        out-of-fold errors give the quantile.
+        With the losses `gaussian_nll` and `survival`, the predicted distribution gives the
+        quantile.  With the loss `quantile`, the level must lie between the levels of the loss.
+        For other losses, out-of-fold errors give the quantile.
         Shapes: (rows,), or (rows, targets) for several targets.
 
         Raises: UsageError for a model of classes, for a level beyond the levels of the loss, and
-            for another loss that was trained without folds.
+            for another loss if the model was trained without folds.
         """
         values = self.quantile_of(self.outputs(data), level)
         return values[:, 0] if values.shape[1] == 1 else values
@@ -629,7 +629,7 @@ class Model:
 
         If new rows are like the training rows, a share `level` of their sets contains the true
         class.  With `by_class`, this holds for the rows of each class, and sets are larger.  A set
-        is empty if no class is likely enough; predictions must be right more often than `level`.
+        may be empty if predictions are right more often than `level`.
 
         Raises: UsageError for a model of numbers, or one that was trained without folds.
         """
@@ -723,7 +723,7 @@ class Model:
 
     @cached_property
     def _labels(self) -> Array:
-        """Labels by class number; dtype object unless all are numbers or all are booleans."""
+        """Labels by class index; dtype object unless all are numbers or all are booleans."""
         kinds = {type(label) for label in self.preprocessor.classes}
         plain = kinds <= {int, float} or kinds == {bool}
         return np.array(self.preprocessor.classes, None if plain else object)
@@ -773,7 +773,7 @@ class Model:
     ) -> "Model":
         """Return a model from the results of `to_dict` and `state_dict`.
 
-        Raises: CheckpointError, led by `where`, if the description or the parameters are invalid.
+        Raises: CheckpointError that begins with `where`, for an invalid description or parameter.
         """
         if not isinstance(description, Mapping) or not isinstance(state, Mapping):
             raise CheckpointError(f"{where}: is not a model (got {description!r:.60})")
@@ -816,7 +816,7 @@ class Model:
 
     @classmethod
     def load(cls, path: str | Path) -> "Model":
-        """Read a model.  Raises: CheckpointError if the file is damaged or no model."""
+        """Read a model.  Raises: CheckpointError if the file is damaged or not a model."""
         arrays, header = read_tensors(path)
         more = {
             n: arrays.pop(n)
@@ -833,11 +833,11 @@ class Model:
             raise CheckpointError(f"{path}: {error}") from error
 
 
-def _check_background(cells: object, columns: Sequence[str]) -> None:
-    conform(cells, dict[str, list[float | str | None]], "background")
-    assert isinstance(cells, Mapping)
-    if {*cells} != {*columns} or len({*map(len, cells.values())}) > 1:
-        raise CheckpointError("background: needs equally many cells of each column that is read")
+def _check_background(background: object, columns: Sequence[str]) -> None:
+    conform(background, dict[str, list[float | str | None]], "background")
+    assert isinstance(background, Mapping)
+    if {*background} != {*columns} or len({*map(len, background.values())}) > 1:
+        raise CheckpointError("background: must have all columns, each with as many values")
 
 
 def _ensemble_weights(description: Mapping[str, Any], networks: int) -> tuple[float, ...]:
@@ -864,9 +864,9 @@ def _description(population: Population[TabularNetwork]) -> dict[str, Any]:
 
 
 def stacked(states: Sequence[Mapping[str, Array]], descriptions: Any) -> dict[str, Array]:
-    """Return the parameters of networks as `Model.state_dict` names them.
+    """Return the parameters of networks with the names of `Model.state_dict`.
 
-    `descriptions` are the populations of `Model.to_dict`; none for a single network.
+    `descriptions` are the populations of `Model.to_dict`, or empty for a single network.
     """
     if not descriptions:
         return dict(states[0])
@@ -882,7 +882,7 @@ def stacked(states: Sequence[Mapping[str, Array]], descriptions: Any) -> dict[st
 def _restored_populations(
     descriptions: Any, state: Mapping[str, Array]
 ) -> list[Population[TabularNetwork]]:
-    """Return the populations of a file, each with the parameters that begin with its number."""
+    """Return the populations of a file; names of parameters begin with the population's number."""
     populations: list[Population[TabularNetwork]] = []
     for k, one in enumerate(of_type(descriptions, list, POPULATIONS)):
         check_keys(one, POPULATIONS, (NETWORK_KEY, "members"))

@@ -22,7 +22,7 @@ _log = logging.getLogger("mlpengine")
 class RowPredictor:
     """Computes the output of a model for one row of a table; each thread needs its own object.
 
-    The networks of each of `populations` share an architecture.  `combined` turns the outputs
+    Networks of one population have the same architecture.  `combined` turns the outputs
     (networks, 1, out_dim) of all networks into one output.
     """
 
@@ -50,7 +50,7 @@ class RowPredictor:
         output = self.output_of(data)
         if output is not None:
             for line in self.warnings(self._reported):
-                _log.warning("warning: %s; later ones are not reported", line)
+                _log.warning("warning: %s; later such rows are not reported", line)
         return output
 
     def output_of(self, data: Any) -> Array | None:
@@ -96,7 +96,7 @@ def _the_row(data: Any) -> Any:
         return data if is_scalar(next(iter(data.values()), ())) else None
     if isinstance(data, list):
         return data[0] if len(data) == 1 and isinstance(data[0], Mapping) else None
-    if hasattr(data, "iloc"):  # pandas; a column may be called row
+    if hasattr(data, "iloc"):  # pandas, where the attribute `row` may be a column
         if not hasattr(data, "columns") or len(data) != 1:
             return None
         return dict(zip(data.columns.tolist(), data.to_numpy()[0].tolist(), strict=True))

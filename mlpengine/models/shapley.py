@@ -46,7 +46,7 @@ def shapley_values(
     over many orders.  Each background row has a random order and the reverse order (antithetic).
     `base` is the mean prediction of the background; base and contributions add up to the
     prediction.  `columns` has the column of each feature.  `predict` maps features to predictions
-    (rows, outputs); it gets about `evaluations` rows in sum.
+    (rows, outputs); it gets about `evaluations` rows in total.
 
     Shapes: row (features,), background (rows, features); contributions and errors
     (columns, outputs), base (outputs,).

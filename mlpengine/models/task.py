@@ -1,4 +1,4 @@
-"""The meaning of a network's outputs: targets for the loss, labels, units, metrics."""
+"""Tasks: from outputs of a network to predictions, probabilities and metrics."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -43,7 +43,7 @@ PINBALL = "pinball_"
 
 
 OUT_OF_FOLD = "out_of_fold"
-"""Name of the training rows, if networks predict only rows that did not train them."""
+"""Name of the training rows, if no row is predicted by a network that was trained on the row."""
 
 PART_PHRASES = {
     "data": "rows",
@@ -65,10 +65,10 @@ class RowOrigins(NamedTuple):
         """Return source and position of a row, for messages."""
         return f"{self.rows.source}: {self.rows.place(row)}"
 
-    def of(self, numbers: Array) -> "RowOrigins":
+    def of(self, indices: Array) -> "RowOrigins":
         """Return the origins of the rows with these indices."""
         rows = self.rows
-        origin = numbers if rows.origin is None else rows.origin[numbers]
+        origin = indices if rows.origin is None else rows.origin[indices]
         table = Table({}, rows.source, first_line=rows.first_line, origin=origin)
         return self._replace(rows=table)
 
@@ -77,12 +77,12 @@ class RowOrigins(NamedTuple):
 class Split:
     """The rows of one part of a table, ready for a network.
 
-    `x` may be `PreparedRows`, features in a file; `windows` then shuffle the rows in an order that
-    is fast to read.  Several inputs or targets are a mapping of names to arrays.  Data frames
-    become arrays, and arrays with gaps are copied.  `places` has the origin of rows of a table.
-    Shapes: x (rows, in_dim); y in the shape that the loss takes; truth (rows,) class numbers, or
+    Several inputs or targets are a mapping of names to arrays.  Data frames become arrays, and
+    arrays that are not contiguous are copied.  `places` has the origin of rows of a table.  `x` may
+    be `PreparedRows`, features in a file; `windows` then shuffle the rows in blocks.
+    Shapes: x (rows, in_dim); y in the shape that the loss takes; truth (rows,) class indices, or
     (rows, outputs) in the target's own units, by default y; weights (rows,) or None.
-    Dtype: x and y have the network's dtype; class numbers in y are integers.
+    Dtype: x and y have the network's dtype; class indices in y are integers.
     """
 
     x: Any
@@ -117,15 +117,15 @@ class Split:
     def __repr__(self) -> str:
         return f"Split({plural(len(self), 'row')}, x {quoted(self.x)}, y {quoted(self.y)})"
 
-    def rows(self, numbers: Array) -> "Split":
+    def rows(self, indices: Array) -> "Split":
         """Return a copy of the rows with these indices."""
-        weights = None if self.weights is None else self.weights[numbers]
-        places = None if self.places is None else self.places.of(numbers)
-        return Split(self.x[numbers], self.y[numbers], self.truth[numbers], weights, places)
+        weights = None if self.weights is None else self.weights[indices]
+        places = None if self.places is None else self.places.of(indices)
+        return Split(self.x[indices], self.y[indices], self.truth[indices], weights, places)
 
 
 def _compact(rows: Any, where: str, *, labels: bool) -> Any:
-    """Return arrays and data frames as arrays without gaps, labels as int64; others as given."""
+    """Return arrays and data frames as contiguous arrays, labels as int64; others unchanged."""
     if isinstance(rows, Mapping | NamedRows):
         named = NamedRows(rows) if isinstance(rows, Mapping) else rows
         return NamedRows({k: _compact(v, where, labels=labels) for k, v in named.items()})
@@ -150,7 +150,7 @@ class Scored:
 
     @cached_property
     def predicted(self) -> Array:
-        """Predicted class numbers, 0 or 1 for each label, or numbers in the target's units."""
+        """Predicted class indices, 0 or 1 for each label, or numbers in the target's units."""
         return self.task.predict(self.output)
 
     @cached_property
@@ -179,13 +179,13 @@ Metric = Callable[[Scored], float]
 
 
 class Task(ABC):
-    """The meaning of a network's outputs (rows, out_dim) for a kind of target."""
+    """Turns the outputs (rows, out_dim) of a network into predictions and metrics of a target."""
 
     headline: tuple[str, ...]
     """Names of the metrics that are computed after every epoch."""
 
     kinds: ClassVar[tuple[metrics.PredictionKind, ...]]
-    """Kinds of predictions that a user's metrics may compare."""
+    """Kinds of predictions for metrics that users register."""
 
     patterns: ClassVar[tuple[str, ...]] = ()
     """Texts for messages that describe metrics with a number in their name."""
@@ -209,7 +209,7 @@ class Task(ABC):
 
     @abstractmethod
     def predict(self, output: Array) -> Array:
-        """Return predictions: class numbers, 0 or 1 for each label, or numbers in their units."""
+        """Return predictions: class indices, 0 or 1 for each label, or numbers in their units."""
 
     def probabilities(self, output: Array) -> Array | None:
         """Return float64 probabilities (rows, classes) or (rows, labels); None for regression."""
@@ -242,7 +242,7 @@ class Task(ABC):
             return np.asarray(np.add.accumulate(terms, axis=0)[-1])
         mean = np.zeros(outputs.shape[1:])
         for weight, output in zip(weights, outputs, strict=True):
-            mean += weight * output  # the rounding of a product of matrices depends on the row
+            mean += weight * output  # a matrix product would round rows differently
         return mean
 
     @abstractmethod
@@ -259,7 +259,7 @@ class Task(ABC):
         """Add a metric to `headline`.  Raises: UsageError for a metric that the task lacks."""
         known = ("loss", *self.all_metrics, *self.patterns)
         is_text = isinstance(name, str)
-        if not is_text or not (name in ("loss", *self.all_metrics) or self._numbered(name)):
+        if not is_text or not (name in ("loss", *self.all_metrics) or self._parsed_metric(name)):
             listed = ", ".join(known)
             raise UsageError(f"this task has {listed} (got {name!r}){suggestion(name, known)}")
         if name not in ("loss", *self.headline):
@@ -268,7 +268,7 @@ class Task(ABC):
     def metrics(self, output: Array, part: Split, *, full: bool = False) -> dict[str, float]:
         """Return the metrics in `headline` over all rows; with `full`, all metrics of the task."""
         known = self.all_metrics
-        known |= {n: m for n in self.headline if n not in known and (m := self._numbered(n))}
+        known |= {n: m for n in self.headline if n not in known and (m := self._parsed_metric(n))}
         scored = Scored(self, output, part)
         return {name: known[name](scored) for name in (known if full else self.headline)}
 
@@ -276,7 +276,7 @@ class Task(ABC):
         """Return one of `all_metrics` over all rows."""
         return self.all_metrics[name](Scored(self, output, part))
 
-    def _numbered(self, name: str) -> Metric | None:
+    def _parsed_metric(self, name: str) -> Metric | None:
         """Return the metric of a name with a number, such as "pinball_0.9", or None."""
         return None
 
@@ -295,16 +295,16 @@ class Threshold(NamedTuple):
     costs: tuple[NonNegative, NonNegative] | None = None
 
     def predict(self, probabilities: Array) -> Array:
-        """Return class numbers (rows,) for probabilities (rows, 2)."""
+        """Return class indices (rows,) for probabilities (rows, 2)."""
         above = probabilities[:, self.positive] > self.value
         return np.where(above, self.positive, 1 - self.positive)
 
 
 class Classification(Task):
-    """One of several classes, by softmax over as many logits.
+    """Classification into two or more classes, with a logit for each class (softmax).
 
-    The likeliest class is predicted.  Two classes may have a `threshold`, to choose the class.  Use
-    `BinaryClassification` for a single logit.
+    The likeliest class is predicted or, with two classes, the class that a `threshold` chooses.
+    Use `BinaryClassification` for a single logit.
     """
 
     headline: tuple[str, ...] = ("accuracy", "macro_f1")
@@ -368,7 +368,7 @@ class Classification(Task):
 
 
 class BinaryClassification(Classification):
-    """One of two classes, by a single logit for class 1."""
+    """Classification into two classes, with a single logit for class 1."""
 
     def learning_target(self, target: Array, dtype: np.dtype[np.generic]) -> Array:
         return np.ascontiguousarray(target[:, None], dtype)
@@ -382,7 +382,7 @@ class BinaryClassification(Classification):
 
 
 class OrderedClasses(Classification):
-    """One of several ordered classes; the median of the probabilities is predicted."""
+    """Classification into ordered classes; the median of the probabilities is predicted."""
 
     headline = ("accuracy", "quadratic_kappa", "class_mae")
     predicts_median = True
@@ -404,7 +404,7 @@ class OrderedClasses(Classification):
 
 
 class MultiLabel(Task):
-    """Several independent yes-or-no labels, with a logit for each."""
+    """Classification of several independent yes-or-no labels, with a logit for each."""
 
     headline = ("accuracy", "macro_f1")
     kinds = ("labels", "probabilities")
@@ -426,9 +426,10 @@ class MultiLabel(Task):
 
 
 class Regression(Task):
-    """Numbers; `target` converts outputs to units, or is their count; `loss` has the predictions.
+    """Regression of one or more numbers.
 
-    With `orders`, the loss predicts several quantiles.  Quantiles are sorted and never cross.
+    `target` converts outputs to the units of the targets, or is the number of targets.  `loss`
+    defines the predictions, such as a mean, or quantiles.  Several quantiles (`orders`) are sorted.
 
     Source: Chernozhukov, Fernandez-Val and Galichon 2010, "Quantile and probability curves without
     crossing": sorted quantiles are never farther from the true quantiles.
@@ -439,7 +440,7 @@ class Regression(Task):
     patterns = (f"{PINBALL}LEVEL (such as {PINBALL}0.9)",)
 
     has_errors: ClassVar[bool] = True
-    """Whether prediction minus target is an error; for censored times, no error is known."""
+    """Whether prediction minus target is known; False for censored times."""
 
     def __init__(self, target: NumberTarget | int, loss: EntryLoss | None = None) -> None:
         if not isinstance(target, NumberTarget):
@@ -496,7 +497,7 @@ class Regression(Task):
         return list(np.sort(own, axis=0)) if self.orders else own
 
     def quantile(self, output: Array, level: float) -> Array | None:
-        """Return the quantile (rows, targets) of a level, or None if the loss predicts none."""
+        """Return the quantile (rows, targets) of a level, or None if the loss cannot predict it."""
         if (formula := self.loss.quantile(level)) is None:
             return None
         wide = output.astype(np.float64).reshape(len(output), -1, self.loss.columns)
@@ -504,8 +505,8 @@ class Regression(Task):
         given = {str(o.leaf): wide[:, :, k] for k, o in enumerate(self.loss.formulas.outputs)}
         return self.target.inverse(evaluate(formula, given))
 
-    def _numbered(self, name: str) -> Metric | None:
-        """Return the pinball loss of a level, for its predicted quantile or for the prediction."""
+    def _parsed_metric(self, name: str) -> Metric | None:
+        """Return the pinball loss at a level: of the predicted quantile, or else of `predict`."""
         level = _level(name)
         if level is None:
             return None
@@ -542,10 +543,10 @@ class Regression(Task):
             known["nll"] = self._nll  # such a loss predicts mean and deviation
         levels = [one.level for one in self.loss.predictions if one.level is not None]
         if len(levels) == len(self.loss.predictions):
-            known["pinball"] = lambda s: self._pinball(s, levels)
+            known["pinball"] = lambda s: float(np.mean(self._pinballs(s, levels)))
             if len(levels) > 1:
                 known["crps"] = lambda s: self._crps(s, levels)
-            known["calibration_error"] = lambda s: self._apart(s, levels)
+            known["calibration_error"] = lambda s: self._quantile_error(s, levels)
         return known
 
     def _deviance(self, scored: Scored, predicted: Array | None = None) -> float:
@@ -570,9 +571,6 @@ class Regression(Task):
         given = scored.truth, mean, deviation, scored.weights
         return metrics.on_known(metrics.gaussian_nll, *given)
 
-    def _pinball(self, scored: Scored, levels: Sequence[float]) -> float:
-        return float(np.mean(self._pinballs(scored, levels)))
-
     def _pinballs(self, scored: Scored, levels: Sequence[float]) -> list[float]:
         pairs = zip(self._predictions(scored.output), levels, strict=True)
         truth, weights = scored.truth, scored.weights
@@ -588,8 +586,8 @@ class Regression(Task):
         ends = [0.0, *((a + b) / 2 for a, b in pairwise(levels)), 1.0]
         return 2 * float(np.dot(self._pinballs(scored, levels), np.diff(ends)))
 
-    def _apart(self, scored: Scored, levels: Sequence[float]) -> float:
-        """Return the largest difference of a level and the share of targets below its quantile."""
+    def _quantile_error(self, scored: Scored, levels: Sequence[float]) -> float:
+        """Return the largest difference between level and share of targets below the quantile."""
         pairs, truth = zip(self._predictions(scored.output), levels, strict=True), scored.truth
         return max(
             abs(metrics.on_known(metrics.share_below, truth, q, scored.weights) - level)
@@ -619,7 +617,7 @@ class CensoredTimes(Regression):
         given = -times[None] / self.target.scale, np.full((1, len(times)), np.inf)
         return np.exp(-self.loss.formulas.values([y, s], given))
 
-    def _numbered(self, name: str) -> Metric | None:
+    def _parsed_metric(self, name: str) -> Metric | None:
         try:
             time = float(name.removeprefix("brier_"))
         except ValueError:
@@ -717,9 +715,9 @@ class OutputTasks(Task):
             for metric, measure in task.all_metrics.items()
         }
 
-    def _numbered(self, name: str) -> Metric | None:
+    def _parsed_metric(self, name: str) -> Metric | None:
         for output, task in self.tasks.items():
-            metric = task._numbered(name.removesuffix(f" of {output}"))
+            metric = task._parsed_metric(name.removesuffix(f" of {output}"))
             if metric and name.endswith(f" of {output}"):
                 return _of_output(output, metric)
         return None

@@ -11,7 +11,7 @@ from mlpengine.nn.scratch import Scratch
 from mlpengine.nn.tabular import TabularNetwork
 
 NETWORKS: dict[str, type[TabularNetwork]] = {"mlp": Mlp, "residual": Residual}
-"""The networks that configs and models may have, by their names."""
+"""Network classes by the name in a config."""
 
 __all__ = [
     "ACTIVATIONS",

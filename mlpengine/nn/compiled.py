@@ -13,15 +13,15 @@ from mlpengine.nn.scratch import Scratch
 
 
 class CompiledMlp:
-    """The forward pass of a scratch in one call; `Mlp.compile` makes it.
+    """The forward pass of a network as one compiled program; `Network.compile` makes it.
 
     Each call reads the network's current parameters.  Use one object for each thread.
 
     Attributes:
-        input: (batch, in_dim), the buffer that `run` reads; write rows into it to save a copy.
+        input: (batch, in_dim), the buffer that `run` reads; to avoid a copy, write rows into it.
         output: (batch, out_dim), a view, valid until the next call.
 
-    Raises: CompileError if there is no compiler, or if an op has no compiled rule.
+    Raises: CompileError if there is no compiler, or if an op cannot be compiled.
     """
 
     def __init__(self, scratch: Scratch) -> None:
@@ -40,7 +40,7 @@ class CompiledMlp:
             )
         except UnsupportedError as reason:
             raise CompileError(
-                f"compile: every op must have a compiled rule (got {reason}); use predict, or "
+                f"compile: every op must have C code (got {reason}); use predict, or "
                 "export the network to C"
             ) from reason
         self.input: Array = scratch.input

@@ -1,4 +1,4 @@
-"""Gradients of a network: by its parameters, in one flat vector, and by its activations."""
+"""Gradients of a loss with respect to a network's parameters and activations."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,8 +27,8 @@ class GradientMemory:
     """Memory for gradients, shared by all batch sizes.
 
     Shapes: d_output (batch, out_dim); d_input (batch, in_dim) or None, for the largest batch.
-    `arena` holds the hidden gradients, or is None before the first backward.  `storages` are the
-    positions of the hidden gradients; shorter batches reuse these positions.
+    `arena` is the memory for gradients of activations, or None before the first backward.
+    `storages` are the positions of these gradients; shorter batches use the same positions.
     """
 
     params: Flat
@@ -44,24 +44,24 @@ class GradientMemory:
         if input_gradient:
             shapes = {n: s for n, s in mlp.in_shapes.items() if mlp.in_dtypes[n] == mlp.dtype}
             if not shapes:
-                raise UsageError("gradients: integers have no gradient (input_gradient=True)")
+                raise UsageError("gradients: input_gradient=True needs an input that is not int64")
             rows = {n: zeros(Spec((batch_size, *s), mlp.dtype)) for n, s in shapes.items()}
             d_input = one_or_named(rows)
         return cls(Flat(mlp.params.specs), mlp.empty_outputs(batch_size), d_input)
 
 
 class Gradients:
-    """Buffers that `Network.backward` overwrites; `Network.gradients` makes them.
+    """Gradients of a loss; `Network.gradients` makes the buffers, `Network.backward` fills them.
 
-    A copy has its own buffers with the same contents.  Only `d_hidden` is not copied: the copy
-    needs a backward first.  If outputs or inputs have names, `d_output` and `d_input` are
+    A copy has its own buffers with the same contents, except `d_hidden`, which is valid after the
+    copy's first backward.  If outputs or inputs have names, `d_output` and `d_input` are
     `NamedRows`.
 
     Attributes:
-        d_output: (batch, out_dim), where a loss writes its gradient.
-        d_input: (batch, in_dim), the gradient of the input; None unless it was requested.
-        flat: (parameters,), one vector.
-        views: views of `flat` by parameter name.
+        d_output: (batch, out_dim), the gradient with respect to the output; a loss writes it.
+        d_input: (batch, in_dim), the gradient with respect to the input, or None.
+        flat: (parameters,), the gradients of all parameters.
+        views: views of `flat` by parameter name, in the parameters' shapes.
     """
 
     __slots__ = (
@@ -93,11 +93,11 @@ class Gradients:
         self._shorter: dict[int, Gradients] = {}
 
     def bind(self, scratch: Scratch) -> Backward:
-        """Return the backward program from `scratch` to these gradients, made at the first call."""
+        """Return the backward program for forward passes of `scratch`; the first call makes it."""
         bound = self._bound.get(id(scratch))
         if bound is None:
             bound = scratch, self._bind(scratch)
-            self._bound[id(scratch)] = bound  # the reference keeps the id from being reused
+            self._bound[id(scratch)] = bound  # holds `scratch`, so that no other gets its id
         self._last = bound
         return bound[1]
 
@@ -118,7 +118,7 @@ class Gradients:
         frozen = self.mlp.params.frozen
         wanted = [n for n in recording.tape.parameters if n.name not in frozen]
         for name in frozen:
-            self.views[name].fill(0.0)  # only once: no backward writes them
+            self.views[name].fill(0.0)  # no backward writes these gradients
         gradients = {n.index: self.views[n.name] for n in wanted}
         if self.d_input is not None:
             slots = arrays_by_name(self.d_input)
@@ -129,7 +129,12 @@ class Gradients:
         trained = dependents(recording.tape.records, wanted)
         retained = [node for node in recording.traced if node.index in trained]
         memory = self._memory
-        plan = BackwardPlan(scratch.program.plan, wanted, retained, memory.storages)
+        plans = scratch.program.plan.backward  # shared by equal networks
+        key = (frozen, self.d_input is None, id(memory.storages))
+        plan = plans.get(key)
+        if plan is None:
+            plan = BackwardPlan(scratch.program.plan, wanted, retained, memory.storages)
+            plans[key] = plan
         slots = arrays_by_name(self.d_output)
         seeds = {node.index: slots[name] for name, node in recording.outputs.items()}
         backward = Backward(plan, scratch.program, gradients, seeds, memory.arena)
@@ -137,25 +142,25 @@ class Gradients:
         return backward
 
     def calls(self, scratch: Scratch) -> tuple[Call, ...]:
-        """Return the bound calls of the backward pass after `scratch`'s forward."""
+        """Return the calls of the backward pass after a forward pass of `scratch`."""
         return self.bind(scratch).calls
 
     @property
     def d_weights(self) -> list[Array]:
-        """Views of the group ``weights``; in an `Mlp` one for each layer, (out_dim, in_dim)."""
+        """Gradients of the weights; of an `Mlp`, an array (out_dim, in_dim) for each layer."""
         return [self.views[name] for name in self.mlp.groups["weights"]]
 
     @property
     def d_biases(self) -> list[Array]:
-        """Views of the group ``biases``; in an `Mlp` one for each layer, (out_dim,)."""
+        """Gradients of the biases; of an `Mlp`, an array (out_dim,) for each layer."""
         return [self.views[name] for name in self.mlp.groups["biases"]]
 
     @property
     def d_hidden(self) -> list[Array]:
-        """Gradients by the layers' pre-activations, (batch, out_dim), in the last backward.
+        """Gradients with respect to the layers' pre-activations (batch, out_dim).
 
-        If the output has no activation, the last gradient is `d_output` itself.  Frozen layers
-        before the first trained layer have zeros.
+        If the output has no activation, the last gradient is `d_output` itself.  For frozen layers
+        before the first trained layer, the gradients are zeros.
         Raises: TapeError before the first backward.
         """
         if self._last is None:
@@ -170,11 +175,11 @@ class Gradients:
 
     @property
     def planned_bytes(self) -> int:
-        """Bytes of the hidden gradients and their workspace; 0 before the first backward."""
+        """Bytes of the gradients of activations and of work arrays; 0 before the first backward."""
         return self._last[1].plan.nbytes if self._last else 0
 
     def for_rows(self, rows: int) -> "Gradients":
-        """Return the gradients of a shorter batch: the same `flat`, and views of the same memory.
+        """Return gradients for a shorter batch, in the same memory and with the same `flat`.
 
         Raises: ShapeError if `rows` exceeds the batch size.
         """

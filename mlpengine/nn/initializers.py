@@ -1,7 +1,7 @@
 """Initial weights: He, Glorot and LeCun, normal and uniform, unit normal, and zeros.
 
-Weights w (out_dim, in_dim) have mean 0, and fan_in and fan_out determine their variance; biases
-start at 0.
+Weights (out_dim, in_dim) have mean 0; their variance depends on fan_in = in_dim and fan_out =
+out_dim.  Biases start at 0.
 
 Sources: He et al. 2015, arXiv 1502.01852, equation 10; Glorot and Bengio 2010, equations 12, 16;
 LeCun et al. 1998, "Efficient BackProp", section 4.6; Klambauer et al. 2017, arXiv 1706.02515,

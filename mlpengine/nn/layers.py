@@ -1,4 +1,4 @@
-"""The layers of a dense network: their description, and their recording on a tape."""
+"""Dense layers and activations of a network."""
 
 from collections.abc import Sequence
 from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
@@ -39,10 +39,10 @@ class ActivationNames(Sequence[str]):
 ACTIVATIONS = ActivationNames()
 
 _ROWS = Spec((2, 3), np.dtype("float32"))
-"""Example of an input; an activation must keep this shape and dtype."""
+"""An example input; the output of an activation must have the same shape and dtype."""
 
 ActivationLike = str | GradOp | None
-"""A name of `ACTIVATIONS`, a formula of x, an op such as ``LeakyRelu(0.2)``, or None."""
+"""A name in `ACTIVATIONS`, a formula such as "x * tanh(x)", an op, or None for identity."""
 
 
 def activation_op(activation: ActivationLike) -> GradOp | None:
@@ -62,7 +62,7 @@ def activation_op(activation: ActivationLike) -> GradOp | None:
 
 
 def is_formula(activation: str) -> bool:
-    """Return whether a text is a formula of x rather than the name of an activation."""
+    """Return whether a text is a formula such as "x * tanh(x)", and not a name."""
     return not activation.replace("-", "_").isidentifier()
 
 
@@ -78,7 +78,7 @@ def activation_from_dict(description: dict[str, Any]) -> GradOp:
     name = options.pop("name", None)
     if not isinstance(name, str) or name not in REGISTRY:
         raise UsageError(
-            f"activation: op must be registered (got {name!r}); import its module first"
+            f"activation: {name!r} must name an op; import the module of your own op first"
         )
     kind = REGISTRY[name]
     if is_dataclass(kind):
@@ -94,7 +94,7 @@ def activation_from_dict(description: dict[str, Any]) -> GradOp:
     except (TypeError, ValueError, IndexError) as error:
         raise UsageError(f"activation: must be an op on one operand ({name}: {error})") from error
     if not fits:
-        raise UsageError(f"activation: must return the shape that it is given ({name} does not)")
+        raise UsageError(f"activation: must keep the shape of its input ({name} does not)")
     return op
 
 
@@ -121,10 +121,10 @@ class Layer:
 def plan_layers(
     sizes: Sequence[int], activations: Sequence[GradOp | None], dropout: Sequence[float]
 ) -> tuple[Layer, ...]:
-    """Return the layers; parameter names have module numbers of PyTorch's ``nn.Sequential``.
+    """Return the layers, with the parameter names of PyTorch's ``nn.Sequential``.
 
-    `dropout` has a rate for each hidden layer.  If any rate is above 0, the numbers include a
-    dropout module after every hidden layer.
+    `dropout` has a rate for each hidden layer.  The weights are called ``0.weight``, ``2.weight``,
+    ..., or, if any rate is above 0, ``0.weight``, ``3.weight``, ...
     """
     stride = 3 if any(dropout) else 2
     last = len(sizes) - 2
@@ -142,7 +142,7 @@ def plan_layers(
 
 
 def record_layers(layers: Sequence[Layer], tape: Tape, h: Node) -> Node:
-    """Record dense layers on `tape`, named by their numbers; return the last layer's output."""
+    """Record dense layers on `tape`, called "layer 0", ...; return the last layer's output."""
     for number, layer in enumerate(layers):
         weight, bias = tape.parameter(layer.weight_name), tape.parameter(layer.bias_name)
         h = z = tape.apply(Linear(), h, weight, bias)

@@ -1,4 +1,4 @@
-"""A multilayer perceptron, recorded on the tape."""
+"""The multilayer perceptron."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -28,7 +28,7 @@ class Mlp(TabularNetwork):
 
     Args:
         sizes: in_dim, the hidden sizes, out_dim.
-        activation: activation after every hidden layer, or a sequence with one for each.
+        activation: activation after every hidden layer, or a sequence with one for each layer.
         output_activation: activation after the last layer; usually None, because losses take
             logits.
         dropout: probability of dropping a hidden activation in training, or a sequence with one for
@@ -36,13 +36,13 @@ class Mlp(TabularNetwork):
         initializer: initializer of the weights, one of `INITIALIZERS`; None chooses one for each
             activation.
         seed: seed of the initial weights and of dropout.
-        dtype: float32 or float64, for everything.
-        reads: ranges of the features that the first layer reads, pairs of the first feature and
-            the last + 1; empty for all.
+        dtype: float32 or float64, of parameters, inputs and outputs.
+        reads: ranges (start, stop) of the features that the first layer reads, such as
+            ((0, 3), (5, 8)); empty for all features.
 
     Attributes:
         layers: the layers in order.
-        params: all parameters, named as in PyTorch's ``nn.Sequential`` of an equal network.
+        params: all parameters, named as in a PyTorch ``nn.Sequential`` of the same layers.
 
     Raises: UsageError for invalid sizes, names or rates; DtypeError.
     """
@@ -152,8 +152,8 @@ def _one_each(
         names = (getattr(activation, "__name__", ""), "relu")
         near = next(name for name in names if name in ACTIVATIONS)
         raise UsageError(
-            f"mlp: activation must be one, or one for each layer (got {quoted(activation)}); "
-            f"write activation={near!r}"
+            "mlp: activation must be a name, an op or a list of these, one for each hidden layer "
+            f"(got {quoted(activation)}); write activation={near!r}"
         )
     return list(activation)
 
@@ -165,7 +165,7 @@ def _dropout_rates(dropout: float | Sequence[float], hidden: int) -> tuple[float
     rates = rates if several else rates[:hidden]
     if len(rates) != hidden:
         raise UsageError(
-            f"mlp: needs one dropout for each hidden layer (got {len(rates)} for {hidden})"
+            f"mlp: needs a dropout rate for each hidden layer (got {len(rates)} for {hidden})"
         )
     return tuple(rates)
 

@@ -1,8 +1,9 @@
-"""Networks: parameters, outputs and gradients."""
+"""The base class of networks."""
 
 from copy import copy
 from threading import local
 from typing import TYPE_CHECKING, Any, Self, cast
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -27,14 +28,14 @@ if TYPE_CHECKING:
     from mlpengine.nn.compiled import CompiledMlp
 
 PREDICT_ROWS = 256
-"""Rows of one forward pass of `Network.predict`."""
+"""Maximum number of rows in one forward pass of `Network.predict`."""
 
 
 class Network(Recordable):
-    """Named parameters in one flat vector, and the outputs that are computed from them.
+    """Base class of networks, with named parameters in one flat vector.
 
     `Mlp` is the usual network.  For another network, write a subclass that passes its parameters to
-    this constructor and overrides `record`; `TrainingStep` and `Loop` then train it:
+    this constructor and overrides `record`.  `TrainingStep` and `Loop` train such a network:
 
     >>> from mlpengine import Adam, MeanSquaredError, TrainingStep
     >>> from mlpengine.nn import Network
@@ -52,23 +53,23 @@ class Network(Recordable):
     >>> network = Gated(4, 16, seed=0)
     >>> step = TrainingStep(network, MeanSquaredError(), Adam(network), batch_size=32)
 
-    With shapes of several inputs, `record` gets a node for each input, in order; it may return
-    several outputs by name.  Data and outputs of such networks are arrays by name, too.
+    With several named inputs, `record` gets a node for each input, in order.  It may also return
+    several outputs, as a mapping.  Such inputs and outputs are passed as mappings of arrays.
 
     ``copy.copy`` shares the parameters; a deep or pickled copy has its own parameters.
 
     Args:
         inputs: shape of an input row, or number of features; for several inputs, shapes by name.
             ``("int64", shape)`` is an input of integers, for embeddings and gathers.
-        parameters: by name, shapes or arrays with initial values.  For a shape, `initializer` draws
-            a matrix, a weight (out_dim, in_dim); a vector starts at 0.
-        buffers: by name, shapes or arrays of values that are saved with the parameters, but never
-            trained: the running statistics of ``tape.batch_norm``.
+        parameters: shapes or initial arrays by name.  For a shape with two or more axes, such as a
+            weight (out_dim, in_dim), `initializer` draws the values; vectors start at 0.
+        buffers: shapes or initial arrays of values that are saved but not trained, by name.
+            ``tape.batch_norm`` keeps its running statistics there.
         initializer: one of `mlpengine.nn.INITIALIZERS`; by default ``glorot_uniform``.
-        groups: names of parameters by group, for an optimizer's `groups`; ``weights`` (two or more
-            axes) and ``biases`` (all others) always exist.
+        groups: names of parameters by group, for an optimizer's `groups`.  The groups ``weights``
+            (parameters of two or more axes) and ``biases`` (all others) always exist.
         seed: seed of the initial weights and of dropout.
-        dtype: float32 or float64, for everything but inputs of integers.
+        dtype: float32 or float64, of parameters, outputs and all inputs but integers.
 
     Attributes:
         in_shape: shape of an input row; for several inputs, shapes by name.
@@ -78,12 +79,12 @@ class Network(Recordable):
     Raises: UsageError for invalid parameters, names or seed; DtypeError.
     """
 
-    __slots__ = ("_thread",)
+    __slots__ = ("_thread", "shared_scratches")
 
     def __new__(cls, *args: Any, **named: Any) -> Self:
-        """Return an object that ``__init__`` or a copy fills."""
+        """Return an object without parameters; ``__init__`` or a copy sets them."""
         network = super().__new__(cls, *args, **named)
-        network._thread = local()
+        network._thread, network.shared_scratches = local(), WeakValueDictionary()
         return network
 
     def scratch(
@@ -96,26 +97,31 @@ class Network(Recordable):
     ) -> Scratch:
         """Return the buffers and bound calls of a forward pass over `batch_size` rows.
 
-        Without `training`, there is no dropout, and activations share memory.  `backend` is as in
-        `Program`.
-        Raises: UsageError without `training`, if the output of a row depends on other rows.
+        If `training` is False, there is no dropout, and activations share memory.  `backend` is
+        ``numpy`` or ``numexpr``.  `rematerialization` is ``keep``, or ``balanced`` to save memory:
+        backward then computes cheap activations again.
+        Raises: UsageError if `training` is False and the output of a row depends on other rows.
         """
+        key = (batch_size, training, rematerialization, self.params.frozen)
         scratch = Scratch(
             self,
             batch_size,
             training=training,
             backend=backend,
             rematerialization=rematerialization,
+            twin=self.shared_scratches.get(key),
         )
+        if scratch.twin is None and not (scratch.recording.draws or scratch.recording.statistics):
+            self.shared_scratches[key] = scratch
         if not training and batch_size > 1:
             self.check_rows()
         return scratch
 
     def check_rows(self, *, training: bool = False) -> None:
-        """Raise UsageError if the output of a row changes with another row in the call."""
+        """Raise UsageError if the output of a row depends on other rows of the batch."""
         scratch = Scratch(self, 2, training=training, backend="numpy", rematerialization="keep")
         outputs: list[dict[str, Array]] = []
-        for factors in ([1, 1], [1, -3], [-3, 1]):  # of the two rows; integers are 0
+        for factors in ([1, 1], [1, -3], [-3, 1]):  # a factor for each row; integers stay 0
             rng = np.random.default_rng(0)
             for array in arrays_in(scratch.input):
                 array[...] = rng.standard_normal(array.shape) * (array.dtype.kind == "f")
@@ -132,14 +138,14 @@ class Network(Recordable):
                 )
 
     def gradients(self, batch_size: int, *, input_gradient: bool = False) -> Gradients:
-        """Return buffers for the gradients of `batch_size` rows; `d_input` only on request."""
+        """Return gradient buffers for `batch_size` rows; `input_gradient` adds ``d_input``."""
         return Gradients(self, batch_size, input_gradient=input_gradient)
 
     def compile(self, batch_size: int = 1) -> "CompiledMlp":
         """Return the forward pass over `batch_size` rows, without dropout, as machine code.
 
         Machine code treats denormal numbers (below 1.2e-38 in float32) as zero.
-        Raises: CompileError if there is no compiler, or an op has no compiled rule; UsageError for
+        Raises: CompileError if there is no compiler, or an op cannot be compiled; UsageError for
             several inputs or outputs.
         """
         from mlpengine.nn.compiled import CompiledMlp
@@ -170,12 +176,11 @@ class Network(Recordable):
     def predict(self, x: Any) -> Any:
         """Return the output for `x` (rows, in_dim) as a new array, without dropout.
 
-        Named inputs and outputs are arrays by name.
+        Named inputs and outputs are mappings of arrays.  Several threads may call this method.
 
-        The same rows in the same order give the same bits in each call.  With other rows in the
-        call, the output of a row may differ in its last bits, because the rounding of BLAS depends
-        on the number of rows and on a row's position.  To make this rare, more than `PREDICT_ROWS`
-        rows are computed in passes of exactly this size.  Several threads may call this method.
+        Equal calls give equal bits.  Between different calls, the output of a row may differ in its
+        last bits, because the rounding of BLAS depends on the number of rows and on the row's
+        position.  To make this rare, all passes of a large input have `PREDICT_ROWS` rows.
         Raises: ShapeError or DtypeError.
         """
         rows = self._rows(x)
@@ -207,10 +212,10 @@ class Network(Recordable):
         return rows
 
     def without_dropout(self, dtype: DTypeLike | None = None) -> Self:
-        """Return a copy with its own parameters that has no dropout, not even in training.
+        """Return a copy, with its own parameters, that has no dropout even in training.
 
-        Random samples become their means, and batch norm uses its running averages.  `dtype` is the
-        dtype of the copy, by default the dtype of this network.
+        Random samples are replaced by their means, and batch norm uses its running averages.
+        `dtype` is the dtype of the copy, by default the dtype of this network.
         """
         kind, other = self.dtype if dtype is None else np.dtype(dtype), copy(self)
         params = Flat({n: Spec(s.shape, kind) for n, s in self.params.specs.items()})
@@ -220,8 +225,11 @@ class Network(Recordable):
         return other
 
     _thread: local
-    """Scratch of `predict` in this thread; each copy has a new one."""
+    """The `Scratch` that `predict` uses in each thread; not copied."""
+
+    shared_scratches: "WeakValueDictionary[tuple[Any, ...], Scratch]"
+    """Scratches by their options; networks of equal structure may share this dictionary."""
 
     def __getstate__(self) -> tuple[Any, dict[str, Any]]:
         own, slots = cast("tuple[Any, dict[str, Any]]", super().__getstate__())
-        return own, {k: v for k, v in slots.items() if k != "_thread"}
+        return own, {k: v for k, v in slots.items() if k not in ("_thread", "shared_scratches")}

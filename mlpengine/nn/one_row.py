@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from mlpengine.backends.values import UnsupportedError
-from mlpengine.core.buffers import quiet_runner, replay
+from mlpengine.core.buffers import address_of, quiet_runner, replay
 from mlpengine.core.spec import Array, Calls, call
 from mlpengine.nn.network import Network
 from mlpengine.nn.population import Population
@@ -18,8 +18,8 @@ class OneRow:
     """The forward pass over one row for networks of one architecture.
 
     Write the features to `input` (1, in_dim), and call the object to compute `outputs` (networks,
-    1, out_dim).  For a `Population` of dense layers, `together` is True: each NumPy call computes a
-    product or a function for all networks, because small networks spend most time in calls.
+    1, out_dim).  If the networks are a `Population` of dense layers, `together` is True: each NumPy
+    call computes one op of all networks.  Small networks spend most of their time in such calls.
     """
 
     def __init__(self, networks: Sequence[Network]) -> None:
@@ -29,7 +29,7 @@ class OneRow:
         try:
             if not isinstance(networks, Population):
                 raise UnsupportedError("one row: networks without a block of parameters")
-            together = _Together(networks, first.input, first.program)
+            together = _StackedForward(networks, first.input, first.program)
             self.outputs: Array = together.written(first.output)
             quietly, calls = quiet_runner(), together.calls
             self._run = lambda: quietly(replay, calls)
@@ -54,19 +54,19 @@ class OneRow:
         return run_all
 
 
-class _Together:
-    """The calls of one network's program, on arrays with a leading axis for the networks."""
+class _StackedForward:
+    """The forward pass of all networks: arrays get a first axis for the networks."""
 
     def __init__(self, networks: Population[Any], x: Array, program: Forward) -> None:
         self._params, self._block = networks[0].params.flat, networks.params
         self._values = program.arena.bytes
         self._buffers: dict[object, Array] = {}
-        self._shared = {(_place(x), x.shape)}  # values that are equal for all networks
+        self._shared = {(address_of(x), x.shape)}  # values that are equal for all networks
         self.calls = [c for one in program.instructions for c in self._of(one)]
 
     def _of(self, one: Instruction) -> Calls:
         if isinstance(one.op, Slice | Cat) and all(map(self._is_shared, one.reads)):
-            self._shared |= {(_place(y), y.shape) for y in one.writes if y is not None}
+            self._shared |= {(address_of(y), y.shape) for y in one.writes if y is not None}
             yield from one.calls
             return
         if not isinstance(one.op, Linear | Elementwise):
@@ -84,31 +84,26 @@ class _Together:
             yield from one.op.forward(*given, out=out, **work)
 
     def _is_shared(self, x: Any) -> bool:
-        return x is not None and (_place(x), x.shape) in self._shared
+        return x is not None and (address_of(x), x.shape) in self._shared
 
     def written(self, x: Any) -> Array:
-        """Return the buffer (networks, ...) for a value in the first network."""
-        key = _place(x), x.shape
+        """Return the buffer (networks, ...) for the array `x` of the first network."""
+        key = address_of(x), x.shape
         if key not in self._buffers:
             self._buffers[key] = np.empty((len(self._block), *x.shape), x.dtype)
         return self._buffers[key]
 
     def _read(self, x: Any) -> Array | None:
-        """Return `x` for all networks: a buffer, a view of parameters or a shared value."""
+        """Return `x` of all networks as an array (networks, ...), or (1, ...) if all are equal."""
         if x is None:
             return None
-        if (_place(x), x.shape) in self._buffers:
+        if (address_of(x), x.shape) in self._buffers:
             return self.written(x)
         if np.shares_memory(x, self._params):
-            start = (_place(x) - _place(self._params)) // x.itemsize
+            start = (address_of(x) - address_of(self._params)) // x.itemsize
             own = self._block[:, start : start + x.size]
             return own.reshape(len(own), *(x.shape if x.ndim > 1 else (1, *x.shape)))
         if np.shares_memory(x, self._values) and not self._is_shared(x):
             raise UnsupportedError("one row: a value in another shape")
         shared: Array = x[None]
         return shared
-
-
-def _place(x: Array) -> int:
-    address: int = x.__array_interface__["data"][0]
-    return address

@@ -1,4 +1,4 @@
-"""Many networks of one architecture, with their parameters in one block."""
+"""Many networks of one architecture, with all parameters in one array."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar, overload
@@ -18,13 +18,12 @@ N = TypeVar("N", bound=Network)
 
 
 class Population(Sequence[N]):
-    """Networks with the class and settings of `mlp`, with all parameters in one block.
+    """A sequence of networks like `mlp`, with all parameters in one array.
 
-    Member k has the same bits as a network with the same class and options and the seed
-    ``seeds[k]``, such as ``Mlp(..., seed=seeds[k])``.  The parameters of `mlp` are not used.  The
-    parameters of ``members[k]`` are views of the block, so a write to either changes both.
-    Iteration yields the members.  ``copy.copy`` shares the parameters; a deep or pickled copy has
-    its own parameters.
+    Member k has the same bits as a network with the options of `mlp` and the seed ``seeds[k]``,
+    such as ``Mlp(..., seed=seeds[k])``.  The parameter values of `mlp` are not used.  Parameters of
+    member k are views of row k of `params`: a write to either changes both.
+    ``copy.copy`` shares the parameters; a deep or pickled copy has its own parameters.
 
     Args:
         count: number of members.
@@ -40,7 +39,7 @@ class Population(Sequence[N]):
         count = COUNT.check("population: count", count)
         seeds = range(count) if seeds is None else seeds
         if len(seeds) != count:
-            raise UsageError(f"population: needs a seed for each of {count} (got {len(seeds)})")
+            raise UsageError(f"population: seeds must be {count} numbers (got {len(seeds)})")
         if not all(isinstance(s, int | np.integer) and s >= 0 for s in seeds):
             raise UsageError(f"population: seeds must be whole numbers from 0 (got {seeds!r})")
         self._members = tuple(mlp.like(seed=int(seed)) for seed in seeds)
@@ -48,16 +47,16 @@ class Population(Sequence[N]):
         self._place()
 
     def _place(self) -> None:
-        """Move all parameters into a new block with rows of whole cache lines."""
+        """Move all parameters into a new array; its rows are padded to whole cache lines."""
         line = ALIGNMENT // self[0].dtype.itemsize
         length = -(-len(self[0].params) // line) * line
         self._block = zeros(Spec((len(self), length), self[0].dtype))
         for k, member in enumerate(self):
-            member.move_to(self._block, k)
+            member.params.move_to(self._block, k)
 
     @property
     def params(self) -> Array:
-        """The block (count, parameters) as a view; row k is ``members[k].params.flat``."""
+        """All parameters, a view (count, parameters); row k holds the parameters of member k."""
         return self._block[:, : len(self[0].params)]
 
     def __len__(self) -> int:
@@ -83,19 +82,17 @@ class Population(Sequence[N]):
     def mean(self, x: ArrayLike) -> Array:
         """Return the mean (rows, out_dim) of the members' outputs for `x` (rows, in_dim).
 
-        If the loss takes logits, the mean is over logits.  Raises: ShapeError or DtypeError.
+        If the outputs are logits, so is the mean.  Raises: ShapeError or DtypeError.
         """
         return np.asarray(self.predict(x).mean(axis=0))
 
     def state_dict(self) -> dict[str, Array]:
-        """Return copies of the parameters by name, (count, ...), with a row for each member."""
+        """Return copies of the parameters by name, each (count, ...)."""
         names = self[0].params.views
         return {name: np.stack([m.params.views[name] for m in self]) for name in names}
 
     def load_state_dict(self, state: Mapping[str, ArrayLike]) -> None:
-        """Copy the parameters from `state`, all or none.
-
-        `state` comes from `state_dict` of a population with the same size and shapes.
+        """Copy all parameters from a `state_dict`, or none if an error is raised.
 
         Raises: CheckpointError with every missing, unknown or misshapen name.
         """

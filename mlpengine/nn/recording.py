@@ -1,4 +1,4 @@
-"""Trainable networks: named parameters in one flat vector, and the recording of outputs."""
+"""Parameters of networks, and the recording of a forward pass on a tape."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -25,17 +25,17 @@ InputLike = ShapeLike | tuple[str, ShapeLike]
 INTEGERS = np.dtype(np.int64)
 """Dtype of integer inputs."""
 
-NO_NAMES = ("", "input", "__metadata__")
-"""Names that a parameter must not have: of the input, and of the metadata of files."""
+RESERVED_NAMES = ("", "input", "__metadata__")
+"""Names that no parameter may have, because the input and the metadata of files have them."""
 
 SHOWN_PARAMETERS = 20
 """Number of parameters that an error message lists."""
 
 
 class Recording(NamedTuple):
-    """A network on a tape: inputs and outputs by name, and the layers before the outputs.
+    """A forward pass on a tape, with its inputs and outputs by name.
 
-    A single input or output has the empty name.
+    If a network has a single input or output without a name, its name here is "".
     """
 
     tape: Tape
@@ -64,7 +64,7 @@ class Recording(NamedTuple):
 
     @property
     def predicts(self) -> bool:
-        """Whether input and output are single, and no op but dropout differs in predictions."""
+        """Whether predictions use the same ops (without dropout), for one input and one output."""
         plain = "" in self.inputs and "" in self.outputs
         return plain and not any(isinstance(r.op, Normal | BatchNorm) for r in self.tape.records)
 
@@ -76,10 +76,10 @@ class Recording(NamedTuple):
 
     @property
     def traced(self) -> list[Value]:
-        """The values with gradients that must outlive backward, for the gradients of single rows.
+        """Values with gradients that stay in memory after backward, for per-row gradients.
 
-        These are the pre-activations of the layers.  If no layer names a pre-activation, outputs of
-        ops that combine rows with parameters are added.
+        These are the pre-activations of the layers.  If no layer names a pre-activation, the
+        outputs of all ops that combine rows with parameters are added.
         """
         ends: list[Value] = [layer.pre_activation for layer in self.layers]
         if any(layer.pre_activation is not layer.output for layer in self.layers):
@@ -99,7 +99,7 @@ class Recording(NamedTuple):
 
 
 class Recordable(Saved):
-    """Named parameters, and the recording of outputs; `Network` adds scratch and gradients."""
+    """Base of `Network`: the parameters and `record`; `Network` adds buffers and gradients."""
 
     __slots__ = ("_buffers", "_groups", "_integers", "_out_sizes", "in_shape", "rng")
 
@@ -138,7 +138,7 @@ class Recordable(Saved):
             raise UsageError(f"{self._where}: buffers must not be parameters (got {min(twice)!r})")
         parameters = {**parameters, **(buffers or {})}
         for name in parameters:
-            if not isinstance(name, str) or name in NO_NAMES:
+            if not isinstance(name, str) or name in RESERVED_NAMES:
                 raise UsageError(f"{self._where}: a parameter must not be called {name!r}")
         arrays = {n: v for n, v in parameters.items() if isinstance(v, np.ndarray)}
         values = {n: numeric(v, f"{self._where}: {n}") for n, v in arrays.items()}
@@ -170,20 +170,20 @@ class Recordable(Saved):
                 raise NumericalError(f"{self._where}: {name} must be finite in {self.dtype}")
 
     def _initialize(self, initializer: str | None, rng: np.random.Generator) -> None:
-        """Draw the initial values into parameters that are all 0."""
+        """Draw initial weights; all parameters are 0 before."""
         for name, view in self.params.views.items():
             if view.ndim > 1 and name not in self._buffers:
                 initialize(view.reshape(len(view), -1), initializer or suited_to(None), rng)
 
     def record(self, tape: Tape, *inputs: Any, **_: Any) -> Any:
-        """Record the network on `tape`; return the output (rows, outputs), or outputs by name.
+        """Record the forward pass on `tape`; return the output (rows, outputs), or a mapping.
 
         ``tape.parameter(name)`` returns a parameter, ``tape.dropout(h, rate)`` applies dropout, and
-        ``tape.layer(name, h)`` names the nodes before h in messages.  The `inputs` (rows, ...) are
-        in the order of `in_shape`; a single input is called `x`.
+        ``tape.layer(name, h)`` gives messages a name for the layer with output h.  The `inputs` are
+        nodes (rows, ...) in the order of `in_shape`.
 
-        The method is called once for each number of rows.  So the output of a row must depend only
-        on the input of this row, except through ``tape.batch_norm``.
+        The method is called once for each number of rows.  The output of a row must depend only on
+        the input of this row, except through ``tape.batch_norm``.
         """
         raise UsageError(f"{self._where}: record must be overridden, to return an output")
 
@@ -214,7 +214,7 @@ class Recordable(Saved):
         for layer in tape.layers:
             if layer.output.spec.shape[:1] != (batch_size,):
                 raise UsageError(
-                    f"{where}: layer {layer.name!r} needs a row for each of the input "
+                    f"{where}: layer {layer.name!r} must have a row for each row of the input "
                     f"(got {layer.output.spec} for {plural(batch_size, 'row')})"
                 )
         needed = {record.key for record in needed_records(tape.records, [*outputs.values()])}
@@ -233,7 +233,7 @@ class Recordable(Saved):
                 )
             if isinstance(op, Dropout | Normal) and key not in needed:
                 raise UsageError(
-                    f"{where} must use what tape.{op.name} returns; write "
+                    f"{where} must use the result of tape.{op.name}; write "
                     f"h = tape.{op.name}(h, ...)"
                 )
         read = {node.name for node in tape.parameters}
@@ -258,12 +258,12 @@ class Recordable(Saved):
 
     @property
     def in_shapes(self) -> Mapping[str, tuple[int, ...]]:
-        """Shape of a row of each input by name; a single input has the empty name."""
+        """Row shape of each input by name; an input without a name has the name ""."""
         return self.in_shape if isinstance(self.in_shape, dict) else {"": self.in_shape}
 
     @property
     def in_dtypes(self) -> Mapping[str, np.dtype[Any]]:
-        """Dtype of each input by name, int64 or the dtype of the network."""
+        """Dtype of each input by name: int64 or the dtype of the network."""
         return {name: INTEGERS if name in self._integers else self.dtype for name in self.in_shapes}
 
     def _owns(self, op: BatchNorm) -> bool:
@@ -288,14 +288,14 @@ class Recordable(Saved):
 
     @property
     def outputs(self) -> Any:
-        """Number of outputs of a row, or numbers by name if outputs have names."""
+        """Number of output columns; for named outputs, a mapping of numbers."""
         sizes = self.out_sizes
         return sizes.get("", sizes)
 
     @property
     def out_sizes(self) -> Mapping[str, int]:
-        """Number of columns of each output by name; a single output has the empty name."""
-        if not self._out_sizes:  # a recording has them
+        """Number of columns of each output by name; an output without a name has the name ""."""
+        if not self._out_sizes:  # only `record` knows the sizes
             outputs = self.recorded(2, training=False).outputs
             self._out_sizes = {name: node.spec.shape[1] for name, node in outputs.items()}
         return self._out_sizes
@@ -317,9 +317,9 @@ class Recordable(Saved):
         """Freeze the parameters with these names, and train all others.
 
         ``"block"`` also freezes every parameter with a name that begins with ``"block."``; an empty
-        list unfreezes all.  No backend computes gradients of frozen parameters (they are zero),
-        and no optimizer moves or decays the parameters.  Call this method before you make
-        gradients, optimizer and training step.
+        list unfreezes all.  The gradients of frozen parameters are zero and are not computed.  No
+        optimizer changes or decays these parameters.  Call this method before you make gradients,
+        optimizer and training step.
 
         Raises: UsageError for an unknown name, or if no parameter is left to train.
         """
@@ -352,9 +352,9 @@ class Recordable(Saved):
         return {name: view.copy() for name, view in self.params.views.items()}
 
     def load_state_dict(self, state: Mapping[str, ArrayLike]) -> None:
-        """Copy the parameters from `state`, all or none.
+        """Copy all parameters from `state`, or none if an error is raised.
 
-        Raises: CheckpointError with every missing, unknown or misshapen name, or with a number that
+        Raises: CheckpointError for missing, unknown or misshapen names, or for a number that
             float32 cannot hold.
         """
         if not isinstance(state, Mapping):
@@ -373,7 +373,7 @@ class Recordable(Saved):
             self.params.views[name][...] = array
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a description as JSON-able data, for comparison with a file's description."""
+        """Return class, shapes and dtypes as JSON-able data, to compare networks with files."""
         shapes = self.in_shapes
         return {
             "network": type(self).__name__,
@@ -383,16 +383,12 @@ class Recordable(Saved):
             "parameters": {name: list(spec.shape) for name, spec in self.params.specs.items()},
         }
 
-    def move_to(self, block: Array, row: int) -> None:
-        """Move the parameters into row `row` of `block`, before anything is bound to them."""
-        self.params.move_to(block, row)
-
     def __repr__(self) -> str:
         return f"{type(self).__name__}({plural(len(self.params), 'parameter')}, {self.dtype.name})"
 
 
 def _advice_on_names(own: Sequence[str], given: Sequence[str]) -> str:
-    """Return advice if no array has the name of a parameter, else ""."""
+    """Return advice if as many arrays as parameters are given, but no name fits; else ""."""
     if len(own) != len(given) or {*own} & {*given}:
         return ""
     text = f"must be called {', '.join(own[:4])}, ... (got {', '.join(given[:4])}, ...)"
@@ -403,7 +399,7 @@ def _advice_on_names(own: Sequence[str], given: Sequence[str]) -> str:
             f"for name, value in state.items()}})"
         )
     return (
-        f"{text}; if they are in this order, write "
+        f"{text}; if the arrays are in this order, write "
         "mlp.load_state_dict(dict(zip(mlp.state_dict(), state.values())))"
     )
 
@@ -433,13 +429,13 @@ def check_arrays(specs: Mapping[str, Spec], arrays: Mapping[str, Array]) -> None
 
 
 def _need_texts(named: Mapping[str, Any], where: str) -> None:
-    """Raise UsageError unless there are names, and all are texts with letters."""
+    """Raise UsageError unless `named` has keys, and all are nonempty texts."""
     if not named or not all(isinstance(name, str) and name for name in named):
         raise UsageError(f"{where} must have names, such as 'x' (got {quoted(named)})")
 
 
 def _input_spec(given: InputLike, where: str, dtype: np.dtype[Any]) -> Spec:
-    """Return the spec of an input row; the default dtype is `dtype`."""
+    """Return shape and dtype of an input row; `dtype` is the default."""
     shape: Any = given
     if isinstance(given, Sequence) and len(given) == 2 and isinstance(given[0], str):
         name, shape = given
@@ -453,7 +449,7 @@ def _input_spec(given: InputLike, where: str, dtype: np.dtype[Any]) -> Spec:
 
 
 def _shape(shape: ShapeLike | Array, where: str) -> tuple[int, ...]:
-    """Return the shape of an array, or a shape as a tuple; n stands for (n,)."""
+    """Return a shape as a tuple: of an array, of a sequence, or (n,) of a number n."""
     given = shape.shape if isinstance(shape, np.ndarray) else shape
     sizes = tuple(given) if isinstance(given, Sequence) else (given,)
     if not all(isinstance(n, int | np.integer) and n >= 1 for n in sizes):

@@ -20,10 +20,10 @@ MAX_BLOCKS = 1_000
 
 
 class Residual(TabularNetwork):
-    """Blocks of layer norm and two dense layers; the output of a block is added to its input.
+    """A residual network: a dense layer, residual blocks, and an output layer.
 
-    A block is h + dropout(down(dropout(activation(up(norm(h)))))).  Before the blocks there is a
-    dense layer; after them there are norm, activation and a dense layer.
+    A block is h + dropout(down(dropout(activation(up(norm(h)))))), with layer norm and the dense
+    layers up and down.  The output layer is dense(activation(norm(h))).
 
     >>> from mlpengine.nn import Residual
     >>> network = Residual(4, 1, blocks=2, width=32, dropout=0.1)
@@ -34,17 +34,17 @@ class Residual(TabularNetwork):
         in_dim: number of features.
         outputs: number of outputs.
         blocks: number of blocks.
-        width: length of the vector that each block reads and changes.
-        expansion: size between the two layers of a block, as a multiple of `width`.
+        width: number of outputs of the first layer and of each block.
+        expansion: number of hidden units in a block / `width`.
         activation: activation in blocks and before the last layer, an op that keeps the shape.
-        dropout: share of units that training drops within blocks.
-        residual_dropout: share of a block's outputs that training drops.
+        dropout: probability of dropping a hidden unit of a block in training.
+        residual_dropout: probability of dropping an output of down in training.
         initializer: initializer of the weights, one of `INITIALIZERS`; None chooses one for the
             activation.
         seed: seed of the initial weights and of dropout.
-        dtype: float32 or float64, for everything.
-        reads: ranges of the features that the first layer reads, pairs of the first feature and
-            the last + 1; empty for all.
+        dtype: float32 or float64, of parameters, inputs and outputs.
+        reads: ranges (start, stop) of the features that the first layer reads, such as
+            ((0, 3), (5, 8)); empty for all features.
 
     Raises: UsageError for invalid sizes, names or rates; DtypeError.
 

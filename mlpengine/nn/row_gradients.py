@@ -1,7 +1,7 @@
-"""Gradients of single rows, computed from the buffers of a backward pass, op by op.
+"""Per-row gradients (per-sample gradients), computed from the buffers of a backward pass.
 
-For a parameter of a dense layer or a matrix product, the gradient of a row is an outer product of
-two vectors.  For a parameter of an element-wise op or of layer norm, it is a vector.
+For the weight of a dense layer or a matrix product, the gradient of one row is an outer product of
+two vectors.  For a parameter of an element-wise op or of layer norm, this gradient is a vector.
 """
 
 from collections.abc import Mapping
@@ -19,11 +19,11 @@ from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import BatchNorm, Elementwise, LayerNorm, Linear, MatMul
 from mlpengine.tape.record import Record, Value, as_tuple, dependents
 
-MAX_TOKENS = tuned(256, "vectors", "most tokens of a row for gradients of single rows")
+MAX_TOKENS = tuned(256, "vectors", "most tokens of a row for per-row gradients")
 
 
 class RowGradient(NamedTuple):
-    """Gradients of rows from one op: outer(left, right), or left if `right` is None.
+    """The gradient of each row from one op: outer(left, right), or left if `right` is None.
 
     Shapes: left (batch, m), right (batch, n).  With left (batch, tokens, m) and right (batch,
     tokens, n), the gradients are sums of outer products over the tokens.
@@ -34,13 +34,13 @@ class RowGradient(NamedTuple):
 
 
 class RowGradients:
-    """The gradients of rows for each trained parameter in `wanted`.
+    """The per-row gradients of the parameters named in `wanted`, except frozen parameters.
 
-    `before` holds the parameters that the backward read, by name.
+    `before` holds the parameters' values in the backward pass, by name.
 
     Attributes:
-        calls: the calls that compute the arrays of `places` from the buffers.
-        places: by parameter name, one `RowGradient` for each op that reads the parameter.
+        calls: the calls that compute the arrays in `places` from the buffers.
+        places: for each parameter name, a `RowGradient` of each op that reads the parameter.
 
     Raises: UsageError if an op that reads a parameter has no rule.
     """
@@ -67,7 +67,7 @@ class RowGradients:
                 raise UsageError(f"{node.name!r} is read by ops of two kinds")
 
     def _add(self, record: Record) -> None:
-        """Add the gradients of the record's trained operands that are not rows."""
+        """Add the gradients of operands that are parameters, or are computed from parameters."""
         positions = [
             position
             for position, x in enumerate(record.operands)
@@ -87,11 +87,11 @@ class RowGradients:
                 gradients.append(self._gradient(record, position, slope))
 
     def _slope(self, record: Record) -> Array:
-        """Return the gradient of the record's output, by row."""
+        """Return the gradient with respect to the op's output, (batch, ...)."""
         y = record.outputs[0]
         self._need_rows(record, y)
         if not self._backward.plan.retains(y):
-            self._refuse(record, "is before the pre-activation of its layer, and reads")
+            self._refuse(record, "has an output that is no pre-activation of a layer, and reads")
         return self._backward.gradient(y)
 
     def _vector(self, gradient: RowGradient, record: Record) -> Array:
@@ -120,7 +120,7 @@ class RowGradients:
         return self._summed(out, x.spec.shape)
 
     def _summed(self, slope: Array, shape: tuple[int, ...]) -> RowGradient:
-        """Return the gradient of a value with `shape` that was broadcast to a row of `slope`."""
+        """Return the gradient of a value with `shape` that the op broadcast to rows of `slope`."""
         own = (*[1] * slope.ndim, *shape)[1 - slope.ndim :]  # aligned at the right
         axes = tuple(n for n in range(1, slope.ndim) if own[n - 1] != slope.shape[n])
         if not axes:
@@ -132,7 +132,7 @@ class RowGradients:
         return RowGradient(total.reshape(len(slope), -1))
 
     def _entries(self, record: Record, position: int, slope: Array, out: Array) -> Calls:
-        """Yield the calls of an element-wise op's gradient, without the sum over rows."""
+        """Yield the calls that compute an element-wise op's gradient for each row."""
         op, slots = record.op, [None] * len(record.operands)
         values = {**record.named_operands, "y": record.outputs}
         names = op.signature.residuals[1:]
@@ -143,16 +143,16 @@ class RowGradients:
         )
 
     def _work(self, record: Record, specs: Mapping[str, Spec]) -> dict[str, Array]:
-        """Return the work buffers of a backward: forward's buffers, and new ones."""
+        """Return the op's work buffers: the buffers that forward filled, and new buffers."""
         program, new = self._scratch.program, set(record.op.signature.work["backward"])
         saved = {n: program.resolve(b) for n, b in program.plan.saved.get(record.key, {}).items()}
         own = {n: zeros(spec) for n, spec in specs.items() if n in new - saved.keys()}
         return saved | own
 
     def _value(self, record: Record, x: Value | None) -> Array:
-        """Return the array that the backward read as `x`."""
+        """Return the array of the operand `x`."""
         if x is None or not self._scratch.program.plan.survives(x):
-            self._refuse(record, "keeps none of what it multiplies with")
+            self._refuse(record, "does not keep the operand that it multiplies with")
         if x.kind == "parameter":
             return self._before[x.name]
         if x.index in self._rows:
@@ -160,13 +160,13 @@ class RowGradients:
         return self._scratch.program.value(x)
 
     def _need_rows(self, record: Record, x: Value) -> None:
-        """Raise UsageError unless the value has a row for each row of the batch."""
+        """Raise UsageError unless the first axis of `x` is the rows of the batch."""
         shape, longer = x.spec.shape, self._longer[x.index].spec.shape
         batch = self._scratch.batch_size
         if len(shape) < 2 or (shape[0], longer[0]) != (batch, batch + 1):
-            self._refuse(record, "mixes rows with")
+            self._refuse(record, "mixes the rows of a batch, and reads")
         if prod(shape[1:-1]) > MAX_TOKENS:
-            self._refuse(record, f"acts on more than {MAX_TOKENS} tokens of a row with")
+            self._refuse(record, f"acts on more than {MAX_TOKENS} tokens of a row, and reads")
 
     def _refuse(self, record: Record, what: str) -> NoReturn:
         names = (x.name for x in record.operands if x is not None and x.index not in self._rows)

@@ -1,8 +1,8 @@
-"""Named arrays in a safetensors file: atomic writes, and verification when a file is read.
+"""Safetensors files of named arrays, written atomically and verified when they are read.
 
-The header has a single metadata key with sorted JSON, so that equal states give equal bytes;
+The header has a single metadata key with sorted JSON, so that equal states give equal files:
 safetensors writes several keys in random order.  A SHA-256 over names, dtypes, shapes and bytes
-detects flipped bits, because safetensors has no checksum.
+detects damage, because safetensors has no checksum.
 """
 
 import hashlib
@@ -88,7 +88,7 @@ def check_finite(
     where: str | Path,
     error: type[MlpEngineError] = CheckpointError,
 ) -> None:
-    """Check that arrays hold finite numbers.  Raises: `error` for the first nonfinite number."""
+    """Raise `error` for the first NaN or infinity in `arrays`; `where` begins the message."""
     for name, array in arrays.items():
         wrong = ~np.isfinite(array)
         if wrong.any():

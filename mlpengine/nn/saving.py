@@ -1,4 +1,4 @@
-"""Files of networks: name of the class, settings and parameters; never code."""
+"""Files of networks.  They hold the class's name, its settings and parameters, but no code."""
 
 import logging
 from collections.abc import Mapping
@@ -19,20 +19,20 @@ from mlpengine.tape.flat import Flat
 _log = logging.getLogger("mlpengine")
 
 NETWORK_KEY = "network"
-"""Key of a network's description in the header of a file."""
+"""Key of a network's class and settings in the header of a file."""
 
 _REFUSALS = (MlpEngineError, TypeError, ValueError, LookupError, ArithmeticError, MemoryError)
-"""Errors that a constructor may raise for unsuitable settings."""
+"""Errors that a constructor may raise for wrong settings."""
 
 
 class _Unsaved(NamedTuple):
-    """A placeholder for an argument that no file can hold."""
+    """A placeholder for a value that JSON cannot hold; `text` describes the value."""
 
     text: str
 
 
 class Saved:
-    """A network that files describe by the class and the constructor's arguments."""
+    """Base of networks: files describe a network by its class and constructor arguments."""
 
     __slots__ = ("__weakref__", "_arguments", "_expected", "_made_with", "params")
 
@@ -40,9 +40,9 @@ class Saved:
 
     _made_with: tuple[tuple[Any, ...], dict[str, Any]]
     _arguments: tuple[list[Any], dict[str, Any]]
-    """The constructor's arguments as JSON-able data, copied before ``__init__``."""
+    """The constructor's arguments as JSON-able data, copied before ``__init__`` runs."""
     _expected: Mapping[str, Array] | None
-    """Parameters from a file; their shapes are checked before memory is allocated."""
+    """Parameters from a file.  The constructor compares shapes before it allocates memory."""
 
     def __new__(cls, *args: Any, **named: Any) -> Self:
         """Return an object that keeps its arguments; ``__init__`` fills it."""
@@ -54,7 +54,7 @@ class Saved:
     def like(self, **changes: Any) -> Self:
         """Return a new network with the arguments of this one, except for `changes`.
 
-        The new network has new initial values, and the same parameters are frozen.
+        The new network draws new initial values.  The same parameters are frozen.
         Raises: UsageError for an argument that the class does not take.
         """
         kind, (args, named) = type(self), self._made_with
@@ -76,9 +76,9 @@ class Saved:
         return network
 
     def describe(self) -> Mapping[str, Any]:
-        """Return class and settings as JSON-able data for `restored`.
+        """Return class and settings as JSON-able data, from which `restored` makes a network.
 
-        Settings are the constructor's arguments, including defaults.
+        The settings are the constructor's arguments, including defaults.
         Raises: UsageError for an argument that no file can hold.
         """
         name, (args, named) = type(self).__name__, self._arguments
@@ -86,8 +86,8 @@ class Saved:
         unnamed = Parameter.VAR_POSITIONAL, Parameter.POSITIONAL_ONLY
         if lost := [p.name for p in form.parameters.values() if p.kind in unnamed]:
             raise UsageError(
-                f"{name}.save: needs a constructor with named arguments (it takes "
-                f"{', '.join(lost)} by place)"
+                f"{name}.save: needs a constructor with named arguments ({', '.join(lost)} must "
+                "not be positional-only or *args)"
             )
         bound = form.bind(*args, **named)
         bound.apply_defaults()
@@ -99,16 +99,16 @@ class Saved:
         for key, value in settings.items():
             if unsaved := _unsaved(value):
                 raise UsageError(
-                    f"{name}.save: {key} must be numbers, texts, or lists or mappings of them, "
-                    f"which a file can hold (got {unsaved}); save network.state_dict() instead"
+                    f"{name}.save: {key} must be a number, a text, or a list or mapping of these "
+                    f"(got {unsaved}); save network.state_dict() instead"
                 )
         return {"name": name, "settings": settings}
 
     @classmethod
     def restored(cls, description: Mapping[str, Any], state: Mapping[str, Array]) -> Self:
-        """Return the network of a description with these parameters.
+        """Return the network of `description`, with the parameters `state`.
 
-        Raises: CheckpointError for another class, for settings that its constructor refuses, or for
+        Raises: CheckpointError for another class, for settings that the constructor refuses, or for
         parameters with other names or shapes.
         """
         check_keys(description, "network", ("name", "settings"))
@@ -148,9 +148,8 @@ class Saved:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Return the network from a file of `save` or from a model, without preprocessing.
+        """Return the network in a file of `save`, or the network in a model, without preprocessing.
 
-        The file has the class's name and the constructor's arguments, no code.
         Raises: CheckpointError for another class, other settings or shapes, or a damaged file.
         """
         arrays, header = read_tensors(path)
@@ -167,8 +166,8 @@ class Saved:
         check_finite(arrays, path)
         if "preprocessing" in header:
             _log.warning(
-                "warning: %s: holds a model; %s.load reads its network without the preprocessing, "
-                "mlpengine.load reads all",
+                "warning: %s: holds a model; %s.load reads only its network; mlpengine.load also "
+                "reads the preprocessing",
                 path,
                 cls.__name__,
             )
@@ -176,7 +175,7 @@ class Saved:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON data; `_Unsaved` stands for a part that JSON cannot hold."""
+    """Return a value as JSON data; an `_Unsaved` replaces a part that JSON cannot hold."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, np.dtype) or value is float:
@@ -195,7 +194,7 @@ def _plain(value: Any) -> Any:
 
 
 def _unsaved(value: Any) -> str:
-    """Return the first part that no file can hold, as text for a message."""
+    """Return the text of the first `_Unsaved` in `value`, or ""."""
     if isinstance(value, _Unsaved):
         return value.text
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()

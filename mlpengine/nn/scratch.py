@@ -1,4 +1,4 @@
-"""The forward program of a network for one batch size, and its activations."""
+"""The buffers and calls of a forward pass for one batch size."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,27 +17,28 @@ from mlpengine.tape.rematerialization import Rematerialization
 
 
 class Scratch:
-    """Buffers of a forward pass; `Network.scratch` makes them.  Each thread needs its own.
+    """Buffers of a forward pass; `Network.scratch` makes them.  Each thread needs its own scratch.
 
     A copy has separate buffers with the same contents; a deep copy also copies the network.
 
     Args:
-        input: buffer to read; by default a new one.
+        input: buffer for the input; by default a new buffer.
         arena: memory for the activations; by default new memory.
-        like: storages of a larger batch in `arena`; this batch uses the same positions.
+        like: positions of a larger batch's activations in `arena`, for use by this batch.
+        twin: scratch of an equal network with the same options; both share recording and plan.
 
     If inputs or outputs have names, `input` and `output` are `NamedRows`.
 
     Attributes:
-        input: (batch, in_dim), the buffer that the program reads.  Write the batch into this buffer
-            to save a copy.
+        input: (batch, in_dim), the buffer that the program reads.  To avoid a copy, write the batch
+            into this buffer.
         output: (batch, out_dim), a view, valid until the next forward.
         calls: the bound calls of the forward pass, in order.
     """
 
     __slots__ = (
         *("__weakref__", "_shorter", "backend", "batch_size", "calls", "input", "like", "mlp"),
-        *("output", "program", "recording", "rematerialization", "training"),
+        *("output", "program", "recording", "rematerialization", "training", "twin"),
     )
 
     def __init__(
@@ -51,6 +52,7 @@ class Scratch:
         input: Array | None = None,
         arena: Arena | None = None,
         like: Sequence[Storage] = (),
+        twin: "Scratch | None" = None,
     ) -> None:
         if not isinstance(batch_size, int | np.integer) or batch_size < 0:
             raise ShapeError(
@@ -58,16 +60,21 @@ class Scratch:
             )
         self.mlp, self.batch_size, self.training = mlp, batch_size, training
         self.backend, self.rematerialization, self.like = backend, rematerialization, like
-        self.recording: Recording = mlp.recorded(batch_size, training=training)
-        tape, keeps = self.recording.tape, training and rematerialization == "keep"
-        plan = ForwardPlan(
-            tape,
-            [*self.recording.outputs.values()],
-            differentiable=training,
-            rematerialization=rematerialization,
-            keep=[layer.output for layer in self.recording.layers] if keeps else (),
-            like=like,
-        )
+        self.twin = twin
+        if twin is None:
+            self.recording: Recording = mlp.recorded(batch_size, training=training)
+            keeps = training and rematerialization == "keep"
+            plan = ForwardPlan(
+                self.recording.tape,
+                [*self.recording.outputs.values()],
+                differentiable=training,
+                rematerialization=rematerialization,
+                keep=[layer.output for layer in self.recording.layers] if keeps else (),
+                like=like,
+            )
+        else:
+            self.recording, plan = twin.recording, twin.program.plan
+        tape = self.recording.tape
         leaves = {n.index: n.array for n in tape.nodes if n.array is not None}  # constants
         leaves |= {n.index: mlp.params.views[n.name] for n in tape.parameters}
         if input is not None:
@@ -84,17 +91,17 @@ class Scratch:
     def activations(self) -> list[Array]:
         """Outputs of the layers, after activation and dropout; the last one is `output`.
 
-        Raises: TapeError if balanced rematerialization, or evaluation, does not keep them.
+        Raises: TapeError if they are not kept: in evaluation, or with balanced rematerialization.
         """
         return [self.program.value(layer.output) for layer in self.recording.layers]
 
     @property
     def planned_bytes(self) -> int:
-        """Bytes of the activations and their workspace, without the input."""
+        """Bytes of activations and work arrays, without the input."""
         return self.program.plan.nbytes
 
     def for_rows(self, rows: int) -> "Scratch":
-        """Return the scratch for a shorter batch, made at the first call.
+        """Return the scratch for a shorter batch; the first call makes it.
 
         The arrays are the first rows of this scratch's arrays.  With balanced rematerialization,
         the arrays may have other positions in the same memory.
@@ -115,6 +122,7 @@ class Scratch:
                 input=self.input[:rows],
                 arena=self.program.arena,
                 like=self.program.plan.storages,
+                twin=self.twin and self.twin.for_rows(rows),
             )
         return self._shorter[rows]
 

@@ -1,4 +1,4 @@
-"""The base of networks for configs and models: layers, features that are read, linear networks."""
+"""The base class of networks for tables."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,15 +17,15 @@ from mlpengine.ops import Cat, GradOp
 from mlpengine.tape.tape import Node
 
 Ranges = tuple[tuple[int, int], ...]
-"""Ranges of features: the first and the last + 1 of each."""
+"""Ranges (start, stop) of features, as in slices."""
 
 
 class TabularNetwork(Network):
-    """A network between a table's features and its outputs, for configs and models.
+    """A network from the features of a table to outputs; configs and models use such networks.
 
     Attributes:
-        sizes: in_dim, the output sizes of the layers, and out_dim.
-        reads: ranges of the features that layer 0 reads; empty for all.
+        sizes: in_dim, the number of outputs of each hidden layer or block, and out_dim.
+        reads: ranges of the features that layer 0 reads; empty for all features.
         initializer: initializer of the weights; None chooses one for each activation.
     """
 
@@ -38,12 +38,12 @@ class TabularNetwork(Network):
     @property
     @abstractmethod
     def options(self) -> dict[str, Any]:
-        """Arguments of the constructor for an equal network, without the seed."""
+        """Arguments of the constructor, without the seed."""
 
     @property
     @abstractmethod
     def layer_names(self) -> Sequence[tuple[str, ...]]:
-        """Names of the parameters by layer; the first name is the weight that reads features."""
+        """Names of each layer's parameters; ``layer_names[0][0]`` is the weight of the features."""
 
     @property
     def output_names(self) -> tuple[str, ...]:
@@ -53,20 +53,25 @@ class TabularNetwork(Network):
     @property
     @abstractmethod
     def dense_sizes(self) -> Sequence[tuple[int, int]]:
-        """Inputs and outputs of each product with a weight."""
+        """Number of inputs and outputs of each weight matrix."""
 
     @property
     @abstractmethod
     def dropped_units(self) -> int:
-        """Number of a row's units that dropout may drop."""
+        """Number of units per row to which dropout applies."""
 
     @property
     @abstractmethod
     def activations(self) -> Mapping[str, str]:
-        """Names of the activations, by the name of the weight before the activation."""
+        """Name of each activation, by the name of the weight matrix before the activation."""
 
     def check_rows(self, *, training: bool = False) -> None:
-        """Check nothing, because each op of these networks works on single rows."""
+        """Do nothing: in these networks, no output depends on other rows."""
+
+    @property
+    def out_sizes(self) -> Mapping[str, int]:
+        """The number of outputs; the only output has the name ""."""
+        return {"": self.sizes[-1]}
 
     @property
     def is_linear(self) -> bool:
@@ -113,14 +118,16 @@ class TabularNetwork(Network):
         """
         network = type(self)(**self.options | changes)
         network.freeze(self.frozen)
+        if changes.keys() == {"seed"}:
+            network.shared_scratches = self.shared_scratches
         return network
 
     def freeze(self, layers: Iterable[Any]) -> None:
         """Freeze the parameters of these layers, and train all others.
 
-        Layers count from 0, or backwards from -1; an empty list unfreezes all.  No backend
-        computes gradients of frozen layers (they are zero), and no optimizer moves or decays these
-        layers.  Call this method before you make gradients, optimizer and training step.
+        Layers count from 0, or backwards from -1; an empty list unfreezes all.  The gradients of
+        frozen layers are zero and are not computed.  No optimizer changes or decays these layers.
+        Call this method before you make gradients, optimizer and training step.
 
         >>> from mlpengine import Adam, MeanSquaredError, Mlp, TrainingStep
         >>> mlp = Mlp([4, 8, 8, 1])
@@ -146,7 +153,7 @@ class TabularNetwork(Network):
         return [k for k, (first, *_) in enumerate(self.layer_names) if first in frozen]
 
     def read(self, x: Node) -> Node:
-        """Record the selection of the features that layer 0 reads."""
+        """Return a node with the features that layer 0 reads."""
         parts: list[Node] = [x[:, slice(*pair)] for pair in self.reads]
         joined: Node = x.tape.apply(Cat(axis=1), *parts) if len(parts) > 1 else [*parts, x][0]
         return joined
@@ -163,7 +170,7 @@ class TabularNetwork(Network):
 
 
 def checked_ranges(ranges: Any, in_dim: int) -> Ranges:
-    """Return ranges of features.  Raises: UsageError unless their ends rise to at most `in_dim`."""
+    """Return `ranges` as tuples.  Raises: UsageError unless the ends rise, up to `in_dim`."""
     given = ranges if np.iterable(ranges) else (ranges,)
     pairs: Any = tuple(tuple(one) if np.iterable(one) else () for one in given)
     ends = [end for pair in pairs for end in pair]
@@ -171,7 +178,7 @@ def checked_ranges(ranges: Any, in_dim: int) -> Ranges:
         [-1, *ends, in_dim + 1] != sorted({-1, *ends, in_dim + 1})
     ):
         raise UsageError(
-            f"network: reads must be rising pairs of numbers up to {in_dim} (got {quoted(ranges)})"
+            f"network: reads must be pairs of rising numbers up to {in_dim} (got {quoted(ranges)})"
         )
     return tuple((start, stop) for start, stop in pairs)
 
@@ -186,7 +193,7 @@ def _data_of(value: Any) -> Any:
 
 
 def _activation_of(value: Any) -> Any:
-    """Return the activations from the data of `_data_of`."""
+    """Return the activation or list of activations that `_data_of` described."""
     if isinstance(value, list):
         return [_activation_of(one) for one in value]
     return activation_from_dict(value) if isinstance(value, dict) else value

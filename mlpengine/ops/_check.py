@@ -6,7 +6,7 @@ from mlpengine.core.errors import DtypeError, ShapeError
 from mlpengine.core.spec import Spec
 
 WIDE = np.dtype(np.intp)
-"""Dtype of computed indices; NumPy copies indices of another dtype in each call."""
+"""Dtype of index buffers; NumPy would copy indices of another dtype in each call."""
 
 
 def listing(**operands: Spec | None) -> str:
@@ -20,7 +20,7 @@ def need_floats(where: str, **operands: Spec | None) -> None:
     if not all(spec.is_float and spec.dtype == present[0].dtype for spec in present):
         raise DtypeError(
             f"{where}: operands need one floating dtype ({listing(**operands)}); "
-            "write x.astype(dtype) of an array, x.cast(dtype) of a node"
+            "convert an array by x.astype(dtype), and a node by x.cast(dtype)"
         )
 
 
@@ -28,8 +28,8 @@ def need_integers(where: str, **operands: Spec) -> None:
     """Raise DtypeError unless all operands are integers."""
     if not all(np.issubdtype(spec.dtype, np.integer) for spec in operands.values()):
         raise DtypeError(
-            f"{where}: an index must be of integers ({listing(**operands)}); in a network, "
-            "an input of integers is inputs={'tokens': ('int64', 16)}"
+            f"{where}: an index must have an integer dtype ({listing(**operands)}); in a network, "
+            "declare integer inputs as inputs={'tokens': ('int64', 16)}"
         )
 
 
@@ -38,7 +38,5 @@ def normal_axis(where: str, axis: int, x: Spec) -> int:
     rank = len(x.shape)
     whole = isinstance(axis, int | np.integer) and not isinstance(axis, bool)
     if not whole or not -rank <= axis < rank:
-        raise ShapeError(
-            f"{where}: the axis must be one of the operand's (axis {axis!r}, {listing(x=x)})"
-        )
+        raise ShapeError(f"{where}: the operand must have the axis (axis {axis!r}, {listing(x=x)})")
     return int(axis) % rank

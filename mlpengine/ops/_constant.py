@@ -1,4 +1,4 @@
-"""Vectors of ones, for sums that are computed as products."""
+"""Vectors of ones: a product with ones is a fast sum."""
 
 from functools import lru_cache
 from typing import Any
@@ -7,13 +7,13 @@ import numpy as np
 
 from mlpengine.core.spec import Array
 
-REMEMBERED = 1 << 16
-"""Maximum length of the vectors of ones that are cached."""
+MAX_CACHED = 1 << 16
+"""Maximum length of a cached vector."""
 
 
 def ones(n: int, dtype: np.dtype[Any]) -> Array:
     """Return a read-only vector of ones."""
-    return _kept_ones(n, dtype) if n <= REMEMBERED else _ones(n, dtype)
+    return _cached_ones(n, dtype) if n <= MAX_CACHED else _ones(n, dtype)
 
 
 def _ones(n: int, dtype: np.dtype[Any]) -> Array:
@@ -22,4 +22,4 @@ def _ones(n: int, dtype: np.dtype[Any]) -> Array:
     return row
 
 
-_kept_ones = lru_cache(maxsize=64)(_ones)
+_cached_ones = lru_cache(maxsize=64)(_ones)

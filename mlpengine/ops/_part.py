@@ -1,4 +1,4 @@
-"""Base of the ops that copy a part of their operand."""
+"""The base class of ops such as a slice, which copy a part of their operand."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from mlpengine.ops.op import GradOp
 
 
 class CopiedEntries(GradOp):
-    """Base of the ops that return a copy of a part of x.
+    """Base class of ops that copy a part of x.
 
     Backward: dx = dy in the part, 0 elsewhere.
     """

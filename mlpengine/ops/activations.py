@@ -1,4 +1,4 @@
-"""Activations: x of any shape to y of the same shape."""
+"""Activation functions.  Shapes: x (...), y (...)."""
 
 from dataclasses import dataclass
 from math import inf, pi, sqrt
@@ -30,7 +30,7 @@ from mlpengine.ops.elementwise_op import TUNED, Activation, Tuned
 class Relu(Activation, name="relu"):
     """Rectifier, y = max(x, 0); NaN stays NaN.
 
-    Backward: dx = dy where x > 0 or x is NaN, and 0 elsewhere, also at x = 0.
+    Backward: dx = dy where x > 0 or x is NaN, and 0 where x <= 0.
     """
 
     range = (0.0, inf)
@@ -46,7 +46,7 @@ class Relu(Activation, name="relu"):
 class LeakyRelu(Activation, name="leaky_relu"):
     """Leaky rectifier, y = x where x > 0 and alpha * x elsewhere.
 
-    Backward: dx = dy where x > 0, and alpha * dy elsewhere, also at x = 0.
+    Backward: dx = dy where x > 0, and alpha * dy elsewhere.
     Raises: UsageError unless 0 <= alpha <= 1.
     Source: Maas et al. 2013, section 2.
     """
@@ -104,7 +104,7 @@ class Silu(Activation, name="silu"):
 class Softplus(Activation, name="softplus"):
     """Smooth rectifier, y = log(1 + exp(x)) = max(x, 0) + log(1 + exp(-abs(x))).
 
-    Backward: dx = dy * exp(x - y), equal to dy * sigmoid(x) but faster.  At x = infinity dx is NaN.
+    Backward: dx = dy * exp(x - y), which equals dy * sigmoid(x); NaN if x is infinite.
     """
 
     range = (0.0, inf)
@@ -117,7 +117,7 @@ class Softplus(Activation, name="softplus"):
 
 
 def _exponential_unit(x: Expr, scale: float, depth: float) -> Expr:
-    return expm1(minimum(x, 0)) * depth + maximum(x, 0) * scale  # needs one work buffer
+    return expm1(minimum(x, 0)) * depth + maximum(x, 0) * scale  # this order saves a work buffer
 
 
 def _exponential_slope(y: Expr, scale: float, depth: float) -> Expr:
@@ -128,7 +128,7 @@ def _exponential_slope(y: Expr, scale: float, depth: float) -> Expr:
 class Elu(Activation, name="elu"):
     """Exponential linear unit, y = x where x > 0 and alpha * (exp(x) - 1) elsewhere.
 
-    Backward: dx = dy where x > 0, and dy * (y + alpha) elsewhere, also at x = 0.
+    Backward: dx = dy where x > 0, and dy * (y + alpha) elsewhere.
     Raises: UsageError unless alpha is positive.
     Source: Clevert et al. 2016, equation 15.
     """
@@ -145,7 +145,7 @@ class Elu(Activation, name="elu"):
 class Selu(Activation, name="selu"):
     """Self-normalizing unit, y = scale * x where x > 0 and scale * alpha * (exp(x) - 1) elsewhere.
 
-    Backward: dx = dy * scale where x > 0, and dy * (y + scale * alpha) elsewhere, also at x = 0.
+    Backward: dx = dy * scale where x > 0, and dy * (y + scale * alpha) elsewhere.
     Source: Klambauer et al. 2017, equation 2 and the constants of section 3 (alpha_01, lambda_01).
     """
 
@@ -161,7 +161,7 @@ class Selu(Activation, name="selu"):
 
 
 NORMAL_TAIL = 40.0
-"""A z from which on Phi(-z) and its derivative are 0 in float32 and float64."""
+"""For z of this size and more, Phi(-z) and its derivative are 0 in float32 and float64."""
 
 
 @dataclass(frozen=True)
@@ -196,8 +196,8 @@ class Gelu(Activation, name="gelu"):
         return (self.formula(x) * (1 - gate) * inner + gate) * dy
 
     def gate(self, x: Expr) -> tuple[Expr, Expr]:
-        """Return sigmoid(v), which approximates Phi(x), and the derivative of v by x."""
-        near = clip(x, -22, 21)  # outside, the gate is 0 or 1 in float32 and float64
+        """Return an approximation sigmoid(v) of Phi(x), and the derivative of v by x."""
+        near = clip(x, -22, 21)  # beyond, sigmoid(v) is 0 or 1 in float32 and float64
         square = near * near * (0.044715 * 2 * sqrt(2 / pi))
         linear = 2 * sqrt(2 / pi)
         return sigmoid((square + linear) * near), square * 3 + linear
@@ -206,7 +206,7 @@ class Gelu(Activation, name="gelu"):
 class Mish(Activation, name="mish"):
     """Self-regularized smooth unit, y = x * tanh(softplus(x)).
 
-    With e = exp(x) and n = e * (e + 2), tanh(softplus(x)) = n / (n + 2).  This is 1 from x = 20 on.
+    With e = exp(x) and n = e * (e + 2), tanh(softplus(x)) = n / (n + 2), which is 1 for x >= 20.
     Backward: dx = dy * (n / (n + 2) + x * 4 * e * (e + 1) / (n + 2) ** 2).
     Source: Misra 2019, equation 1.
     """
@@ -231,7 +231,7 @@ def _tanh_softplus(e: Expr) -> Expr:
 class Hardswish(Activation, name="hardswish"):
     """Piecewise quadratic unit, y = x * min(max(x + 3, 0), 6) / 6.
 
-    Backward: dx = dy * (x / 3 + 1 / 2) where -3 < x < 3; 0 below this range, dy above.
+    Backward: dx = dy * (x / 3 + 1 / 2) where -3 < x < 3, 0 where x <= -3, and dy where x >= 3.
     Source: Howard et al. 2019, section 5.2.
     """
 

@@ -196,7 +196,7 @@ class Cos(Elementwise, name="cos"):
 class Sqrt(Elementwise, name="sqrt"):
     """Square root, y = sqrt(x): NaN below 0.
 
-    Backward: dx = dy / (2 y): at x = 0 infinite, or NaN if dy is 0.
+    Backward: dx = dy / (2 y); at x = 0, dx is infinite, or NaN if dy is 0.
     """
 
     def formula(self, x: Expr) -> Expr:
@@ -218,7 +218,7 @@ class Rsqrt(Elementwise, name="rsqrt"):
 
 
 class Abs(Elementwise, name="abs"):
-    """Magnitude, y = abs(x).
+    """Absolute value, y = abs(x).
 
     Backward: dx = dy * sign(x), and 0 at x = 0.
     """
@@ -229,7 +229,7 @@ class Abs(Elementwise, name="abs"):
 
 @dataclass(frozen=True)
 class Clamp(Elementwise, name="clamp"):
-    """Bounds, y = min(max(x, lo), hi); NaN stays NaN.
+    """Clamp to bounds, y = min(max(x, lo), hi); NaN stays NaN.
 
     Backward: dx = dy where lo <= x <= hi, and 0 elsewhere.
     Raises: UsageError unless lo <= hi.

@@ -8,17 +8,17 @@ from mlpengine.core.spec import Array, Calls, call
 from mlpengine.ops._constant import ones
 
 NARROW = 32
-"""Maximum length of lines that `largest` transposes before it takes their maxima.
+"""Maximum length of rows that `largest` transposes before it takes their maxima.
 
-NumPy would loop over short lines one by one."""
+NumPy would reduce short rows slowly, one by one."""
 
 
 def unbroadcast(wide: Array, out: Array) -> Calls:
     """Yield the calls that sum `wide` over the axes along which `out` would broadcast to `wide`.
 
     Shapes: `out` broadcasts to `wide` as in NumPy; both are contiguous.
-    A sum over only leading or only trailing axes is computed as a product with ones.  The product
-    is several times as fast as `np.add.reduce`.
+    A sum over only leading or only trailing axes is a product with ones, which is several times as
+    fast as `np.add.reduce`.
     """
     small = (1,) * (wide.ndim - out.ndim) + out.shape
     axes, kept = _axes(wide.shape, small)
@@ -37,7 +37,7 @@ def unbroadcast(wide: Array, out: Array) -> Calls:
 
 
 def largest(x: Array, out: Array, workspace: Array) -> Calls:
-    """Yield the calls that write the maximum of `x` over the axes with length 1 in `out`.
+    """Yield the calls that write into `out` the maxima of `x` along the axes of length 1 in `out`.
 
     Shapes: `out` has as many axes as `x` and broadcasts to `x`; `workspace` has the size of `x`.
     All arrays are contiguous.

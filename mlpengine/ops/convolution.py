@@ -1,8 +1,8 @@
 """Convolution and pooling of images (batch, channels, height, width).
 
 A convolution copies the patch under each window into a matrix, and multiplies the matrix by the
-kernel, with one `numpy.dot` for each group of channels.  Backward copies the patches again, because
-the matrix takes kh * kw times the memory of the image.
+kernels, with one `numpy.dot` for each group of channels.  Backward copies the patches again: to
+keep the matrix would take kh * kw times the memory of the image.
 """
 
 from dataclasses import dataclass
@@ -24,10 +24,10 @@ class Conv2d(GradOp, name="conv2d"):
     """Cross-correlation of images with kernels, summed over the channels of a group, plus a bias.
 
     Shapes: x (batch, channels, height, width), w (out_channels, channels / groups, kh, kw),
-    b (out_channels,) or left out, y (batch, out_channels, rows, columns), where
+    b (out_channels,) or None, y (batch, out_channels, rows, columns), where
     rows = floor((height + 2 padding - dilation (kh - 1) - 1) / stride) + 1, columns likewise.
     Backward: dw = dy times the patches of x; dx = w times dy, summed over overlapping windows;
-    db = dy summed over all axes but the channels.
+    db = dy summed over all axes except the channels.
     Raises: ShapeError if channels, groups or sizes do not fit; UsageError for wrong options.
     """
 
@@ -39,7 +39,7 @@ class Conv2d(GradOp, name="conv2d"):
     cheap = False
 
     def window(self, kernel: tuple[int, ...]) -> Window:
-        """Return the geometry of kernels with this size; raise UsageError for invalid options."""
+        """Return the geometry for the kernel size; raise UsageError for invalid options."""
         return Window(
             (kernel[0], kernel[1]),
             pair(self.name, "stride", self.stride, 1),
@@ -53,7 +53,7 @@ class Conv2d(GradOp, name="conv2d"):
         return Spec((x.shape[0], w.shape[0], *places), x.dtype)
 
     def work(self, x: Spec, w: Spec, b: Spec | None = None) -> dict[str, Spec]:
-        tiles, sums = _products_of(self.groups, w, self.infer(x, w, b))
+        tiles, sums = _matrix_specs(self.groups, w, self.infer(x, w, b))
         work = {"tiles": tiles, "sums": sums, "frame": self.window(w.shape[2:]).framed(x)}
         return work | {f"d{name}": spec for name, spec in work.items()}
 
@@ -61,9 +61,12 @@ class Conv2d(GradOp, name="conv2d"):
         self, x: Array, w: Array, b: Array | None,
         *, out: Array, tiles: Array, sums: Array, frame: Array,
     ) -> Calls:  # fmt: skip
-        yield from _unfolded(self.window(w.shape[2:]), x, frame, tiles, out.shape[2:])
+        yield from _unfold(self.window(w.shape[2:]), x, frame, tiles, out.shape[2:])
         yield from _products(_matrices(w, self.groups), tiles, sums)
-        yield from _finished(sums, b, out)
+        if b is not None:
+            matrix = sums.reshape(b.size, -1)
+            yield call(np.add, matrix, b[:, None], matrix)
+        yield call(np.copyto, out, _as_images(sums, out))
 
     def backward(
         self, dy: Array, x: Array, w: Array,
@@ -71,21 +74,21 @@ class Conv2d(GradOp, name="conv2d"):
     ) -> Calls:  # fmt: skip
         (dx, dw, db), window = out, self.window(w.shape[2:])
         yield call(np.copyto, _as_images(dsums, dy), dy)
-        if db is not None:  # the sum of each channel
+        if db is not None:  # a product with ones is faster than np.sum
             yield call(np.dot, dsums.reshape(db.size, -1), ones(dsums.shape[-1], db.dtype), db)
         if dw is not None:
-            yield from _unfolded(window, x, dframe, dtiles, dy.shape[2:])
+            yield from _unfold(window, x, dframe, dtiles, dy.shape[2:])
             yield from _products(dsums, dtiles.swapaxes(1, 2), _matrices(dw, self.groups))
         if dx is not None:
             yield from _products(_matrices(w, self.groups).swapaxes(1, 2), dsums, dtiles)
-            yield from _folded(window, dtiles, dframe, dx, dy.shape[2:])
+            yield from _fold(window, dtiles, dframe, dx, dy.shape[2:])
 
 
 @dataclass(frozen=True)
 class MaxPool2d(GradOp, name="max_pool2d"):
-    """Largest entry under each window; by default the stride is the kernel's size.
+    """Largest entry under each window; the default stride is the kernel size.
 
-    If several entries are largest, the first is chosen.  Padding is never chosen.  NaN stays NaN.
+    Of several largest entries, the first is chosen.  Padding is never chosen.  NaN stays NaN.
 
     Shapes: x (batch, channels, height, width), y (batch, channels, rows, columns), where
     rows = floor((height + 2 padding - kh) / stride) + 1, columns likewise.
@@ -115,7 +118,7 @@ class MaxPool2d(GradOp, name="max_pool2d"):
         yield call(out.fill, -np.inf)
         yield call(np.copyto, winner, window.first_inside(places).astype(winner.dtype))
         for entry, (pixels, at) in enumerate(window.covered(x, places)):
-            yield from _contest(pixels, entry, out[at], winner[at], better[at], number[at])
+            yield from _compared(pixels, entry, out[at], winner[at], better[at], number[at])
 
     def backward(self, dy: Array, *, out: Slots, winner: Array, won: Array, share: Array) -> Calls:
         (dx,), window = out, _pool_window(self)
@@ -131,7 +134,7 @@ class MaxPool2d(GradOp, name="max_pool2d"):
 
 
 def _pool_window(op: MaxPool2d) -> Window:
-    """Return the geometry of a pooling; raise UsageError for invalid options."""
+    """Return the geometry of max pooling; raise UsageError for invalid options."""
     kernel = pair(op.name, "kernel", op.kernel, 1)
     stride = pair(op.name, "stride", kernel if op.stride is None else op.stride, 1)
     padding = pair(op.name, "padding", op.padding, 0)
@@ -161,8 +164,8 @@ def _check_operands(groups: int, x: Spec, w: Spec, b: Spec | None) -> None:
         raise ShapeError(f"conv2d: w must have the axes (out, in / groups, kh, kw) ({listed})")
     if x.shape[1] != groups * w.shape[1] or w.shape[0] % groups:
         raise ShapeError(
-            f"conv2d: x must have as many channels as w takes in {groups} groups, and w must "
-            f"give as many to each group ({listed})"
+            "conv2d: x must have groups * w.shape[1] channels, and w.shape[0] must be a multiple "
+            f"of groups (groups {groups}, {listed})"
         )
     if b is not None and b.shape != w.shape[:1]:
         raise ShapeError(f"conv2d: b needs one entry per output channel ({listed})")
@@ -173,11 +176,11 @@ def _matrices(w: Array, groups: int) -> Array:
     return w.reshape(groups, w.shape[0] // groups, -1)
 
 
-def _products_of(groups: int, w: Spec, y: Spec) -> tuple[Spec, Spec]:
-    """Return the specs of the patches and of the products, for all groups."""
-    cells = y.size // y.shape[1]
-    tiles = Spec((groups, prod(w.shape[1:]), cells), y.dtype)
-    return tiles, Spec((groups, w.shape[0] // groups, cells), y.dtype)
+def _matrix_specs(groups: int, w: Spec, y: Spec) -> tuple[Spec, Spec]:
+    """Return the specs of the patches and of their products with the kernels, for all groups."""
+    windows = y.size // y.shape[1]
+    tiles = Spec((groups, prod(w.shape[1:]), windows), y.dtype)
+    return tiles, Spec((groups, w.shape[0] // groups, windows), y.dtype)
 
 
 def _products(left: Array, right: Array, out: Array) -> Calls:
@@ -185,21 +188,13 @@ def _products(left: Array, right: Array, out: Array) -> Calls:
         yield call(np.dot, *matrices)
 
 
-def _finished(sums: Array, b: Array | None, out: Array) -> Calls:
-    """Yield the calls that add the bias, if any, to each channel, and copy the sums to `out`."""
-    if b is not None:
-        matrix = sums.reshape(b.size, -1)
-        yield call(np.add, matrix, b[:, None], matrix)
-    yield call(np.copyto, out, _as_images(sums, out))
-
-
-def _contest(
+def _compared(
     pixels: Array, entry: int, best: Array, winner: Array, better: Array, number: Array
 ) -> Calls:
-    """Yield the calls that compare a kernel entry with the best entries of the windows so far.
+    """Yield the calls that compare the pixels under a kernel entry with the largest pixels so far.
 
-    `entry` becomes the `winner` of a window if its pixel is larger.  Entries come in ascending
-    order, so `np.maximum` of their numbers sets the winner without a slow masked copy.
+    Where a pixel is larger, the number `entry` becomes the `winner` of the window.  Each call has a
+    larger number than the last, so `np.maximum` sets the winner without a slow masked copy.
     """
     yield call(np.greater, pixels, best, better)
     yield call(np.maximum, best, pixels, out=best)
@@ -208,15 +203,13 @@ def _contest(
 
 
 def _as_images(sums: Array, images: Array) -> Array:
-    """Return the sums (groups, channels, cells) with the axes of `images`."""
+    """Return the sums (groups, channels, windows) with the axes of `images`."""
     batch, channels, *places = images.shape
     return sums.reshape(channels, batch, *places).swapaxes(0, 1)
 
 
-def _unfolded(
-    window: Window, x: Array, frame: Array, tiles: Array, places: tuple[int, ...]
-) -> Calls:
-    """Yield the calls that copy the patches of x into `tiles`, via `frame` if x is padded."""
+def _unfold(window: Window, x: Array, frame: Array, tiles: Array, places: tuple[int, ...]) -> Calls:
+    """Yield the calls that copy the patches into `tiles`; if padded, x is copied to `frame`."""
     source = x
     if frame.ndim == 4:
         source = frame
@@ -226,9 +219,7 @@ def _unfolded(
     yield call(np.copyto, tiles.reshape(pixels.shape), pixels)
 
 
-def _folded(
-    window: Window, tiles: Array, frame: Array, dx: Array, places: tuple[int, ...]
-) -> Calls:
+def _fold(window: Window, tiles: Array, frame: Array, dx: Array, places: tuple[int, ...]) -> Calls:
     """Yield the calls that add the patches to the images, one sum for each kernel entry."""
     target = frame if frame.ndim == 4 else dx
     yield call(target.fill, 0)

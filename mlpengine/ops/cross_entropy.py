@@ -1,4 +1,4 @@
-"""Cross entropy of logits and class indices or rows of probabilities."""
+"""Cross entropy of logits; the targets are class indices or rows of probabilities."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -16,10 +16,10 @@ from mlpengine.ops.broadcast import largest
 from mlpengine.ops.loss import VALUE, Loss, need_rows, total, wide_spec
 
 PROBABILITY_TOLERANCE = 1e-3
-"""Tolerance for the sum of a row of probabilities, and for a probability below 0."""
+"""Tolerance for rows that do not sum to 1, and for negative probabilities."""
 
 SMALLEST_SHARE = 1e-6
-"""Lower bound of a class's share in the best constant prediction; its logarithm must be finite."""
+"""Lower bound of a class's share in the best constant prediction, to keep its logarithm finite."""
 
 TABLE_CLASSES = 256
 """Maximum number of classes for a table with the target row of each class (0.25 MB of float32)."""
@@ -27,7 +27,7 @@ TABLE_CLASSES = 256
 
 @dataclass(frozen=True)
 class SoftmaxCrossEntropy(Loss, name="softmax_cross_entropy"):
-    """Cross-entropy over classes: the target against softmax(output), in nats.
+    """Cross-entropy between the target and softmax(output), in nats.
 
     The value is the weighted sum of the rows' losses, divided by the batch size.  The batch size
     includes rows with weight 0 and rows with the ignored index.
@@ -39,7 +39,7 @@ class SoftmaxCrossEntropy(Loss, name="softmax_cross_entropy"):
     be finite.
     Backward: d_output = dy * weight * (sum(q) softmax(output) - q) / batch
     (in C `mlpengine/backends/compiled/loss_rows.py`).
-    Raises: IndexRangeError in a replay for a class index out of range, with the row and the index.
+    Raises: IndexRangeError in forward for a class index out of range, with the row and the index.
         Calls of the loss or of a step also raise IndexRangeError for probabilities that do not sum
         to 1.
 
@@ -50,9 +50,9 @@ class SoftmaxCrossEntropy(Loss, name="softmax_cross_entropy"):
     training_options = ("class_weights", "label_smoothing", "ignore_index")
 
     class_weights: Annotated[tuple[NonNegative, ...] | None, Given, "One for each class."] = None
-    label_smoothing: Annotated[Share, "Share of each target spread evenly."] = 0.0
+    label_smoothing: Annotated[Share, "Share of each target that is spread over all classes."] = 0.0
     ignore_index: Annotated[
-        Annotated[int, Limits(whole=True)] | None, Given, "A class; its rows have no loss."
+        Annotated[int, Limits(whole=True)] | None, Given, "Rows of this class have no loss."
     ] = None
 
     def target_spec(self, output: Spec, target: Spec | None = None) -> Spec:
@@ -89,7 +89,7 @@ class SoftmaxCrossEntropy(Loss, name="softmax_cross_entropy"):
         return self._logits(shares / max(shares.sum(), SMALLEST_SHARE), SMALLEST_SHARE)
 
     def _logits(self, shares: Array, smallest: float) -> Array:
-        """Return the logits with the lowest loss for rows with these class shares."""
+        """Return the constant logits with the lowest loss if the classes have these shares."""
         shares = (1 - self.label_smoothing) * shares + self.label_smoothing / shares.shape[-1]
         shares *= 1.0 if self.class_weights is None else np.array(self.class_weights)
         logits: Array = np.log(np.maximum(shares, smallest))
@@ -146,7 +146,10 @@ class SoftmaxCrossEntropy(Loss, name="softmax_cross_entropy"):
         one_sum = target.ndim == 1 and self.class_weights is None and self.ignore_index is None
         yield from largest(output, shift[:, None], rows)
         yield call(np.subtract, output, shift[:, None], probs)
-        yield from _target_rows(self, target, rows, labels, loss)
+        if target.ndim == 1:
+            yield from _rows_of_indices(self, target, rows, labels, loss)
+        else:
+            yield from _rows_of_probabilities(self, target, rows)
         yield from _losses(probs, rows, vectors, one_sum=one_sum)
         if weight is None:
             yield from total(loss, 1.0, wide, out)
@@ -173,7 +176,7 @@ class SoftmaxCrossEntropy(Loss, name="softmax_cross_entropy"):
         if d_output is not None:
             yield call(np.subtract, probs, rows, d_output)
             yield from _scaled(d_output, weight, dy, factor)
-        if d_target is not None:  # minus the log of the probabilities
+        if d_target is not None:  # -log(softmax(output)), scaled
             scale = ((1 - self.label_smoothing) * _column_scale(self, rows)).astype(rows.dtype)
             yield call(np.subtract, vectors[0][:, None], output, d_target)
             yield call(np.multiply, d_target, scale, d_target)
@@ -189,18 +192,8 @@ def _column_scale(loss: SoftmaxCrossEntropy, rows: Array) -> Array:
     return weights / len(rows)
 
 
-def _target_rows(
-    loss: SoftmaxCrossEntropy, target: Array, rows: Array, labels: Array, workspace: Array
-) -> Calls:
-    """Yield the calls that write q / batch into `rows` (see `SoftmaxCrossEntropy` for q)."""
-    if target.ndim == 1:
-        yield from _rows_of_indices(loss, target, rows, labels, workspace)
-    else:
-        yield from _rows_of_probabilities(loss, target, rows)
-
-
 def _rows_of_probabilities(loss: SoftmaxCrossEntropy, target: Array, rows: Array) -> Calls:
-    """Yield the calls that write q / batch for rows of probabilities."""
+    """Yield the calls that write q / batch into `rows` (see `SoftmaxCrossEntropy` for q)."""
     scale = _column_scale(loss, rows)
     yield call(np.multiply, target, ((1 - loss.label_smoothing) * scale).astype(rows.dtype), rows)
     if loss.label_smoothing:
@@ -229,13 +222,13 @@ def _check_probabilities(where: str, target: Array) -> None:
 def _rows_of_indices(
     loss: SoftmaxCrossEntropy, target: Array, rows: Array, labels: Array, workspace: Array
 ) -> Calls:
-    """Yield the calls that write q / batch for class indices."""
+    """Yield the calls that write q / batch into `rows`, for class indices."""
     (batch, classes), (used, valid) = rows.shape, labels
     if loss.ignore_index is None:
         used = target
     else:
         yield call(np.not_equal, target, np.array(loss.ignore_index), valid)
-        yield call(np.multiply, target, valid, used)  # an ignored row takes class 0
+        yield call(np.multiply, target, valid, used)  # an ignored row has class 0 ...
     yield call(_check_labels, loss.name, used.view(np.uint64), classes)
     scale = _column_scale(loss, rows)
     smoothing = loss.label_smoothing / classes * scale
@@ -250,11 +243,11 @@ def _rows_of_indices(
         yield call(rows.reshape(-1).put, labels[0], workspace, "clip")
     if loss.ignore_index is not None:
         yield call(np.copyto, workspace, valid)
-        yield call(np.multiply, rows, workspace[:, None], rows)  # then its weight is 0
+        yield call(np.multiply, rows, workspace[:, None], rows)  # ... with weight 0
 
 
 def _check_labels(where: str, labels: Array, classes: int) -> None:
-    """Raise IndexRangeError unless all labels (unsigned, so negative ones are huge) are classes."""
+    """Raise IndexRangeError for a label out of range; as unsigned, negative labels are huge."""
     if labels.item(labels.argmax()) >= classes:
         row = int(np.flatnonzero(labels >= classes)[0])
         label = int(labels.view(np.int64)[row])
@@ -269,8 +262,8 @@ def _check_labels(where: str, labels: Array, classes: int) -> None:
 def _losses(probs: Array, rows: Array, vectors: Array, *, one_sum: bool) -> Calls:
     """Yield the calls that turn `probs` from shifted logits into sum(q) softmax / batch.
 
-    The calls also write loss / batch of each row into the last of `vectors`.  Unless `one_sum`,
-    they write the logarithm of the row's sum of exponentials into the first.
+    The calls also write loss / batch of each row into the last of `vectors`.  Unless `one_sum`
+    tells that sum(q) is 1, they write the log of the row's sum of exponentials into the first.
     """
     shift, total, mass, logs, loss = vectors
     columns = ones(probs.shape[1], probs.dtype)

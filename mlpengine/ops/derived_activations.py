@@ -13,7 +13,7 @@ from mlpengine.ops.op import REGISTRY
 class FormulaActivation(Elementwise, name="formula_activation"):
     """An element-wise function of x, defined by text such as ``x * tanh(softplus(x))``.
 
-    Raises: FormulaError for a text that cannot be read or does not depend on x.
+    Raises: FormulaError if the text is not a formula or does not depend on x.
     """
 
     text: str
@@ -29,7 +29,7 @@ class FormulaActivation(Elementwise, name="formula_activation"):
 
 @dataclass(frozen=True)
 class Slope(Elementwise, name="slope"):
-    """A derivative of an element-wise op f, times a value g: y = g * f^(order)(x).
+    """The derivative of an element-wise op f, times a factor g: y = g * f^(order)(x).
 
     Shapes: g and x broadcast to y.
     Backward: dg = dy * f^(order)(x), dx = dy * g * f^(order + 1)(x); dx = 0 at kinks of f.
@@ -47,7 +47,7 @@ class Slope(Elementwise, name="slope"):
 
     @classmethod
     def of(cls, op: Elementwise) -> Self:
-        """Return this op for f = `op`."""
+        """Return the op for the first derivative of `op`."""
         options: dict[str, Any] = asdict(op) if is_dataclass(op) else {}
         return cls(op.name, tuple(options.items()))
 

@@ -1,4 +1,4 @@
-"""Element-wise ops: a formula defines an op, and all code for the op is derived from the formula.
+"""Element-wise ops: each is defined by a formula, and all code for the op is derived from it.
 
     class Mish(Activation, name="mish"):
         def formula(self, x):
@@ -41,7 +41,7 @@ class Formulas:
     residuals: Mapping[str, Expr]
     forward: Plan
     backward: Mapping[tuple[bool, ...], Plan]
-    """The plans by wanted gradients; a key has one bool for each operand."""
+    """A plan for each choice of gradients; (True, False) is the first operand's gradient only."""
 
     @cached_property
     def signature(self) -> Signature:
@@ -65,10 +65,10 @@ class Formulas:
 
 
 class Elementwise(GradOp):
-    """Base of the ops that apply a function to each entry of floating operands of one dtype.
+    """Base class of ops that apply a function to each entry.
 
-    The parameters of `formula` are the operands; several operands broadcast.  Hyper-parameters are
-    fields of a ``@dataclass(frozen=True)``.
+    The operands are the parameters of `formula`: arrays of one floating dtype that broadcast.
+    Hyper-parameters are fields of a ``@dataclass(frozen=True)``.
     """
 
     def __post_init__(self) -> None:
@@ -79,7 +79,7 @@ class Elementwise(GradOp):
         raise NotImplementedError
 
     def gradient(self, *dy_and_operands: Any) -> Any:
-        """Return the gradient of each operand, by default by reverse mode.
+        """Return the gradient of each operand; the default derives it from `formula`.
 
         An override has the parameters ``dy, *operands``; ``self.formula(*operands)`` is y.
         """
@@ -132,7 +132,7 @@ class Elementwise(GradOp):
 
 
 class Activation(Elementwise):
-    """Base of the element-wise ops that a layer may apply to its output.
+    """Base class of element-wise ops that a layer may apply to its output.
 
     Configs, estimators, exports and the compiled step accept every subclass by its name.
     """
@@ -141,11 +141,11 @@ class Activation(Elementwise):
     """Default initializer of the layer before the activation."""
 
     range: ClassVar[tuple[float, float]] = (-inf, inf)
-    """Infimum and supremum of y; diagnostics find dead and saturated units with these bounds."""
+    """Lower and upper bound of y; diagnostics use them to find dead and saturated units."""
 
 
 class Tuned(NamedTuple):
-    """A hand-written ``rule(*given, *out, *floats, *masks)`` of calls, in place of a `Plan`."""
+    """Hand-written calls ``rule(*given, *out, *floats, *masks)`` that replace a `Plan`."""
 
     rule: Callable[..., Calls]
     floats: int
@@ -182,8 +182,8 @@ def option_values(op: GradOp) -> tuple[object, ...]:
 
 
 @lru_cache(maxsize=256)
-def _derived(kind: type[Elementwise], options: tuple[object, ...], _spelled: str) -> Formulas:
-    """Return the formulas of ``kind(*options)``; `_spelled` makes 0.0 and -0.0 different keys."""
+def _derived(kind: type[Elementwise], options: tuple[object, ...], _repr: str) -> Formulas:
+    """Return the formulas of ``kind(*options)``; the key `_repr` tells 0.0 from -0.0."""
     op = kind(*options)
     operands = {p.name: variable(p.name) for p in parameters_of(kind.formula)}
     y, dy = op.formula(*operands.values()), variable("dy")
@@ -211,7 +211,7 @@ def _derived(kind: type[Elementwise], options: tuple[object, ...], _spelled: str
 
 
 def _names(direction: str, plans: Any) -> list[str]:
-    """Return the names of the work buffers that any of the plans needs."""
+    """Return names for as many work buffers as the largest plan needs."""
     floats, masks = (max(getattr(p, kind) for p in plans) for kind in ("floats", "masks"))
     workspaces = [f"{direction}_workspace{i}" for i in range(floats)]
     return workspaces + [f"{direction}_mask{i}" for i in range(masks)]
@@ -225,7 +225,7 @@ def _sorted(work: Mapping[str, Array]) -> tuple[list[Array], list[Array], list[A
 
 
 def broadcast(where: str, **operands: Spec) -> tuple[int, ...]:
-    """Return the shape to which all operands broadcast; raise ShapeError if there is none."""
+    """Return the broadcast shape of all operands; raise ShapeError if they do not broadcast."""
     try:
         return np.broadcast_shapes(*(spec.shape for spec in operands.values()))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Losses that are means over entries, each defined by a formula of output and target."""
+"""Losses that are means over the entries of the target, each defined by a formula."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
@@ -20,16 +20,16 @@ from mlpengine.ops.loss_formulas import LossFormulas, without_factor
 from mlpengine.ops.op import parameters_of
 
 BOUND_ROWS = 1_000
-"""Maximum number of rows of targets in `EntryLoss.check_bounded`."""
+"""Maximum number of rows of targets that `EntryLoss.check_bounded` tries."""
 
 
 class Prediction(NamedTuple):
     """A number that a network predicts for each target, such as a mean or a quantile.
 
     `formula` computes the prediction from the network's output columns.  The name of the
-    prediction is the name of the target with `suffix`.  `location` is true for predictions that
-    shift if the targets shift, as a mean does; a standard deviation does not.  For a quantile,
-    `level` is the share of targets below it.
+    prediction is the name of the target with `suffix`.  `location` tells whether the prediction
+    shifts with the targets: true for a mean, false for a standard deviation.  For a quantile,
+    `level` is the share of targets below the quantile.
     """
 
     suffix: str
@@ -39,15 +39,15 @@ class Prediction(NamedTuple):
 
 
 class EntryLoss(Loss):
-    """Base of the losses that are a mean over the entries of the target.
+    """Base class of losses that are a mean over the entries of the target.
 
-    Shapes: output (batch, ...), target as output, weight (batch,).
+    Shapes: output and target (batch, ...), weight (batch,).
     The method `formula` defines the loss of an entry.  A weight multiplies the losses of its row;
     the mean divides by the number of entries, not by the weights.
 
-    With several `columns`, the output has this many adjacent columns for each target entry.
-    `formula` takes each of them as an argument, and the target as its last argument.  With several
-    `target_columns`, `formula` takes this many adjacent target columns as its last arguments.
+    A loss may need several outputs for an entry, such as a mean and a variance.  The output then
+    has that many adjacent columns for each entry (`columns`), and ``formula(mean, variance,
+    target)`` has a parameter for each.  A target may likewise have several `target_columns`.
     """
 
     tasks: ClassVar[tuple[str, ...]] = ("regression",)
@@ -67,7 +67,7 @@ class EntryLoss(Loss):
         return len(parameters_of(type(self).formula)) - self.target_columns
 
     def formula(self, *operands: Any) -> Any:
-        """Return the loss of an entry as a formula of output columns and target."""
+        """Return the loss of an entry as a formula of its output columns and its target."""
         raise NotImplementedError
 
     def gradient(self, *operands: Any) -> Any:
@@ -78,17 +78,17 @@ class EntryLoss(Loss):
     def log_link(self) -> bool:
         """Whether the loss is lowest where the first output is the logarithm of the target.
 
-        If so, training never shifts targets.  If the loss also has a `scaling`, training divides
-        targets by their mean.
+        Training does not shift the targets of such a loss.  If the loss also has a `scaling`,
+        training divides the targets by their mean.
         """
         return self.formulas.log_link
 
     @property
     def scaling(self) -> float | None:
-        """The exponent p of the scaling of slopes, or None if no p exists.
+        """The exponent p with which derivatives of the loss scale, or None if no p exists.
 
-        If all targets are multiplied by c, and log(c) is added to all outputs, then the slopes are
-        multiplied by c**p.  So the best weights do not depend on the scale of the targets.
+        If all targets are multiplied by c, and log(c) is added to the first output, then the
+        derivative by this output is multiplied by c**p, so the best weights do not change.
         """
         return self.formulas.scaling
 
@@ -96,8 +96,8 @@ class EntryLoss(Loss):
     def predictions(self) -> Sequence[Prediction]:
         """The predictions for a target.
 
-        If several outputs shift with the target, each is a prediction.  Otherwise the prediction is
-        the output that shifts, or else the first output; with a log link, its exponential.
+        If several outputs shift with the target, each of them is a prediction.  Otherwise the only
+        prediction is the output y that shifts, by default the first; with a log link, exp(y).
         """
         f = self.formulas
         if len(f.locations) < 2:
@@ -108,14 +108,14 @@ class EntryLoss(Loss):
     def quantile(self, level: float) -> Expr | None:
         """Return the quantile for `level` as a formula of the output columns of a target.
 
-        Return None if the loss predicts no distribution, or no quantile for this level.  Outputs
-        that are quantiles must be in ascending order.
+        Return None if the loss does not predict this quantile.  Outputs that are quantiles must be
+        in ascending order.
         """
         return None
 
     @property
     def takes_logs(self) -> bool:
-        """Whether a model may train on logarithms of targets, and exponentiate the predictions."""
+        """Whether a model may train on log(target), and predict exp(prediction)."""
         return not self.log_link and all(one.location for one in self.predictions)
 
     @property
@@ -131,7 +131,7 @@ class EntryLoss(Loss):
         return np.full_like(mean, np.nan)
 
     def outside(self, t: Any) -> Any:
-        """Return a mask of the targets `t`, an array or a formula, outside `target_range`."""
+        """Return a mask of targets outside `target_range`; `t` is an array or a formula."""
         low, high = self.target_range
         below = t <= low if self.open_below else t < low
         return below if isinf(high) else below | (t > high)
@@ -139,7 +139,7 @@ class EntryLoss(Loss):
     def check_targets(self, target: Array, where: Callable[[int, int], str]) -> None:
         """Check that all targets (rows, targets) are in `target_range`.
 
-        Raises: DataError, led by ``where(row, column)``, for the first invalid target.
+        Raises: DataError for the first invalid target; ``where(row, column)`` begins its message.
         """
         if isfinite(self.target_range[0]) and (outside := self.outside(target)).any():
             row, column = (int(i[0]) for i in outside.nonzero())
@@ -151,9 +151,9 @@ class EntryLoss(Loss):
     def check_bounded(self, target: Array) -> None:
         """Check that the loss of an entry does not fall without limit as its output grows.
 
-        Target (rows, targets); losses of several output or target columns are not checked.
-        Raises: UsageError with a target, if the loss falls between outputs 2**20 and 2**40, times
-            the largest target.
+        Shapes: target (rows, targets).  A loss with several columns for an entry is not checked.
+        Raises: UsageError if the loss at the output 2**40 * m or -2**40 * m is below the loss at
+            2**20 * m or -2**20 * m; m is the largest absolute target, at least 1.
         """
         if self.columns > 1 or self.target_columns > 1:
             return
@@ -167,8 +167,8 @@ class EntryLoss(Loss):
                 )
                 if (falls := (far < near - 1) | np.isneginf(far)).any():
                     raise UsageError(
-                        f"{self.name}: the loss must have a lower bound (for a target of "
-                        f"{some[falls][0]:.4g}, as scaled, it falls without limit as the output "
+                        f"{self.name}: the loss must have a lower bound (for the scaled "
+                        f"target {some[falls][0]:.4g}, it falls without limit as the output "
                         f"{'grows' if sign > 0 else 'falls'}); write a loss that is lowest near "
                         "the target, such as abs(y - t)"
                     )
@@ -207,7 +207,7 @@ class EntryLoss(Loss):
         n, columns = self.columns, output.shape[-1:]
         if n > 1 and (len(output.shape) != 2 or columns[0] % n):
             raise ShapeError(
-                f"{self.name}: output must have {plural(n, 'column')} for each of the target "
+                f"{self.name}: output must have {plural(n, 'column')} for each target column "
                 f"({listing(output=output)})"
             )
         expected = output
@@ -299,11 +299,13 @@ class EntryLoss(Loss):
                 yield from f.backward[k].calls(given, [slot], *work)
             scale = f.scales[k]
             if scale not in numbers:
-                numbers[scale] = factors[k, ...]
+                factor = numbers[scale] = factors[k, ...]
                 if -scale in numbers:
-                    yield call(np.negative, numbers[-scale], numbers[scale])
+                    yield call(np.negative, numbers[-scale], factor)
+                elif dy is None:
+                    factor[...] = scale * share
                 else:
-                    yield from scaled_dy(dy, scale * share, numbers[scale])
+                    yield call(np.multiply, dy, np.array(scale * share), factor)
             yield call(np.multiply, slope, numbers[scale], slot)
 
         if d_output is not None:
@@ -319,9 +321,9 @@ class EntryLoss(Loss):
             yield call(np.multiply, rows[1], np.array(1.0) if dy is None else dy, d_weight)
 
     def _check_range(self, target: Array) -> None:
-        """Raise IndexRangeError for an invalid target; if a target is NaN, check nothing.
+        """Raise IndexRangeError for an invalid target; if any target is NaN, check nothing.
 
-        `argmin` and `argmax` allocate nothing; for small batches they are faster than comparisons.
+        `argmin` and `argmax` allocate nothing, and are faster than comparisons for small batches.
         """
         low, high = self.target_range
         least = target.item(target.argmin())
@@ -334,7 +336,7 @@ class EntryLoss(Loss):
 
 
 @lru_cache(maxsize=64)
-def _derived(kind: type[EntryLoss], options: tuple[object, ...], _spelled: str) -> LossFormulas:
+def _derived(kind: type[EntryLoss], options: tuple[object, ...], _repr: str) -> LossFormulas:
     loss = kind(*options)
     names = ["y"] if loss.columns == 1 else [f"y{k}" for k in range(loss.columns)]
     count = loss.target_columns
@@ -375,14 +377,6 @@ def by_row(x: Array) -> Array:
 
 
 def weighted(slot: Array, weight: Array | None) -> Calls:
-    """Yield the call that multiplies each row of a gradient by its weight; nothing for None."""
+    """Yield the call that multiplies each row of a gradient by its weight, if there are weights."""
     if weight is not None:
         yield call(np.multiply, by_row(slot), weight[:, None], by_row(slot))
-
-
-def scaled_dy(dy: Array | None, scale: float, factor: Array) -> Calls:
-    """Yield the call that writes ``dy * scale`` into `factor`; for dy None, write `scale` now."""
-    if dy is None:
-        factor[...] = scale
-    else:
-        yield call(np.multiply, dy, np.array(scale), factor)

@@ -1,7 +1,7 @@
-"""Ops that select entries by integer arrays, and parts of records and mappings by number or key.
+"""Ops that select entries by integer arrays, fields of records, and values of mappings.
 
-Gradients of selections by arrays are scatter-adds: `numpy.add.at` on flat arrays.  The positions in
-the flat arrays are computed in a work buffer, so a replay allocates nothing.
+The gradient of a selection by an array is a scatter-add: `numpy.add.at` on flat arrays.  A work
+buffer holds the positions in the flat arrays, so no call allocates memory.
 """
 
 from collections.abc import Hashable
@@ -26,7 +26,7 @@ class Gather(GradOp, name="gather"):
     Shapes: x and index have equal rank and broadcast along all axes but `axis`.  y has the
     broadcast shape, with the length of index along `axis`.
     Backward: dx = dy added at the indexed positions; repeated indices accumulate.
-    Raises: ShapeError for other shapes; IndexRangeError on replay for an index out of range.
+    Raises: ShapeError for other shapes; IndexRangeError in forward for an index out of range.
     """
 
     axis: int
@@ -38,7 +38,7 @@ class Gather(GradOp, name="gather"):
         others = [pair for i, pair in enumerate(lengths) if i != axis]
         if len(index.shape) != len(x.shape) or any(n != m and 1 not in (n, m) for n, m in others):
             raise ShapeError(
-                f"gather: index must have the rank of x and fit it on all axes but {axis} "
+                f"gather: index must have the rank of x and broadcast on all axes but {axis} "
                 f"({listing(x=x, index=index)})"
             )
         shape = [m if n == 1 else n for n, m in lengths]
@@ -54,7 +54,7 @@ class Gather(GradOp, name="gather"):
         axis = self.axis % x.ndim
         strides = [1 if n > 1 else 0 for n in x.shape]  # 0 where x broadcasts
         strides = [s * prod(x.shape[i + 1 :]) for i, s in enumerate(strides)]
-        rows, calls = _counted(index, workspace, x.shape[axis])
+        rows, calls = _nonnegative(index, workspace, x.shape[axis])
         yield from _in_range(index, x.shape[axis], f"gather: index along axis {axis}")
         yield from calls
         yield call(np.multiply, rows, np.array(strides[axis], WIDE), places)
@@ -77,7 +77,7 @@ class IndexSelect(GradOp, name="index_select"):
 
     Shapes: x (..., length, ...), index (count,), y (..., count, ...).
     Backward: dx = dy added to the indexed slices; repeated indices accumulate.
-    Raises: ShapeError unless index is 1-D; IndexRangeError on replay for an index out of range.
+    Raises: ShapeError unless index is 1-D; IndexRangeError in forward for an index out of range.
     """
 
     axis: int = 0
@@ -110,8 +110,8 @@ class Embedding(GradOp, name="embedding"):
 
     Shapes: weight (entries, features), index (...), y (..., features).
     Backward: dweight = dy added to the indexed rows; repeated indices accumulate.
-    Raises: ShapeError unless weight is a matrix; IndexRangeError on replay for an index out of
-    range.
+    Raises: ShapeError unless weight is a matrix; IndexRangeError in forward for an index out of
+        range.
     """
 
     def infer(self, weight: Spec, index: Spec) -> Spec:
@@ -140,7 +140,7 @@ class Embedding(GradOp, name="embedding"):
 
 
 class _Section(CopiedEntries):
-    """One of several parts that are concatenated along an axis."""
+    """Base class of ops that return one of several parts concatenated along an axis."""
 
     axis: int
 
@@ -150,7 +150,7 @@ class _Section(CopiedEntries):
         return Spec((*x.shape[:axis], stop - start, *x.shape[axis + 1 :]), x.dtype)
 
     def bounds(self, length: int) -> tuple[int, int]:
-        """Return start and stop of the part along the axis; raise ShapeError for another length."""
+        """Return start and stop of the part; raise ShapeError unless the parts fill `length`."""
         raise NotImplementedError
 
     def part(self, x: Array) -> Array:
@@ -160,14 +160,14 @@ class _Section(CopiedEntries):
 
 @dataclass(frozen=True)
 class StructField(_Section, name="struct_field"):
-    """One field of a record that is stored as the concatenation of its fields.
+    """One field of a record; x is the concatenation of all fields of the record.
 
-    `field` is the number of the field, from 0.  `fields` has the sizes of all fields in order, or
-    is the number of fields of equal size.
+    `field` is the number of the field, from 0.  `fields` are the sizes of all fields or, if all
+    sizes are equal, the number of fields.
 
     Shapes: x (..., sum of the sizes, ...) along `axis`, y (..., the field's size, ...).
     Backward: dx = dy in the field's place, 0 elsewhere.
-    Raises: IndexRangeError for a field that does not exist; ShapeError unless the record fits.
+    Raises: IndexRangeError for a field that does not exist; ShapeError unless the fields fill x.
     """
 
     field: int
@@ -180,15 +180,14 @@ class StructField(_Section, name="struct_field"):
 
 @dataclass(frozen=True)
 class MapLookup(_Section, name="map_lookup"):
-    """One entry of an ordered mapping that is stored as the concatenation of its values.
+    """One value of an ordered mapping; x is the concatenation of all values of the mapping.
 
-    `keys` are all keys in order.  A number n as `keys` stands for the keys 0 to n - 1.  `sizes` are
-    the lengths of the values; by default, all lengths are equal.
+    `keys` are all keys in order, or a number n for the keys 0 to n - 1.  `sizes` are the lengths of
+    the values; by default, all lengths are equal.
 
     Shapes: x (..., sum of the sizes, ...) along `axis`, y (..., the value's size, ...).
     Backward: dx = dy in the value's place, 0 elsewhere.
-    Raises: IndexRangeError, listing the keys, for an unknown key; ShapeError unless the
-    mapping fits.
+    Raises: IndexRangeError for an unknown key; ShapeError unless the values fill x.
     """
 
     key: Hashable
@@ -205,7 +204,7 @@ class MapLookup(_Section, name="map_lookup"):
 
 
 def _bounds(where: str, part: int, parts: int | tuple[int, ...], length: int) -> tuple[int, int]:
-    """Return start and stop of part number `part`; `parts` are all sizes, or a number of parts."""
+    """Return start and stop of a part; `parts` are all sizes, or the number of equal parts."""
     count = parts if isinstance(parts, int) else len(parts)
     if not 0 <= part < count:
         raise IndexRangeError(f"{where}: part must be from 0 to {count - 1} (got {part})")
@@ -234,18 +233,18 @@ def _check(index: Array, flat: Array, length: int, what: str) -> None:
 
 
 def _widened(index: Array, workspace: Array) -> tuple[Array, tuple[Call, ...]]:
-    """Return the index as `WIDE`, and the calls that compute it (none if it is `WIDE` already)."""
+    """Return the index with the dtype `WIDE`, and the calls, if needed, that convert the index."""
     if index.dtype == WIDE:
         return index, ()
     wide = workspace[0, ...]
     return wide, (call(np.copyto, wide, index),)
 
 
-def _counted(index: Array, workspace: Array, length: int) -> tuple[Array, tuple[Call, ...]]:
-    """Return the buffer of the index counted from the front, and the calls that write the buffer.
+def _nonnegative(index: Array, workspace: Array, length: int) -> tuple[Array, tuple[Call, ...]]:
+    """Return a buffer for the index without negative entries, and the calls that fill the buffer.
 
-    As an unsigned number, a negative index is huge.  So the index counted from the front is the
-    unsigned minimum of index and index + length.  This is much faster than `numpy.remainder`.
+    A negative index stands for index + length.  A negative number is huge as an unsigned number, so
+    min(index, index + length), unsigned, is the result.  This is faster than `numpy.remainder`.
     """
     wide, calls = _widened(index, workspace)
     counted: Array = workspace[1, ...]
@@ -262,7 +261,7 @@ def _taken(x: Array, index: Array, workspace: Array, axis: int, out: Array) -> C
 
 
 def _scattered(dy: Array, places: Array, dx: Array) -> Calls:
-    """Yield the calls that set dx to the sum of dy at the flat positions `places`."""
+    """Yield the calls that clear dx, and then add dy at the flat positions `places`."""
     yield call(dx.fill, 0)
     yield call(np.add.at, dx.reshape(-1), places.reshape(-1), dy.reshape(-1))
 
@@ -270,11 +269,11 @@ def _scattered(dy: Array, places: Array, dx: Array) -> Calls:
 def _scattered_rows(
     dy: Array, index: Array, workspace: Array, places: Array, dx: Array, axis: int
 ) -> Calls:
-    """Yield the calls that set dx to the sum of the slices of dy at `index` along `axis`."""
+    """Yield the calls that clear dx, and then add the slices of dy at `index` along `axis`."""
     outer, inner = prod(dx.shape[:axis]), prod(dx.shape[axis + 1 :])
     spread: Any = places.reshape(outer, index.size, inner)
     starts = np.arange(outer, dtype=WIDE)[:, None, None] * (dx.shape[axis] * inner)
-    rows, calls = _counted(index, workspace, dx.shape[axis])
+    rows, calls = _nonnegative(index, workspace, dx.shape[axis])
     yield from calls
     yield call(np.multiply, rows.reshape(-1, 1), np.array(inner, WIDE), spread)
     yield call(np.add, spread, starts + np.arange(inner, dtype=WIDE), spread)

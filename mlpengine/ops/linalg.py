@@ -20,7 +20,7 @@ from mlpengine.ops.op import GradOp
 class Linear(GradOp, name="linear"):
     """Dense layer without its activation, y = x @ w.T + b.
 
-    Shapes: x (..., in_dim), w (out_dim, in_dim), b (out_dim,) or left out, y (..., out_dim);
+    Shapes: x (..., in_dim), w (out_dim, in_dim), b (out_dim,) or None, y (..., out_dim).
     x has at least two axes; all axes except the last are the batch.
     Backward: dx = dy @ w, dw = dy.T @ x, db = dy summed over the batch.
     Raises: ShapeError if the inner dimensions or the length of b disagree.
@@ -60,7 +60,7 @@ class MatMul(GradOp, name="matmul"):
 
     Shapes: a (rows, inner), b (inner, columns), y (rows, columns).
     Backward: da = dy @ b.T, db = a.T @ dy.
-    Raises: ShapeError unless both are matrices that fit.
+    Raises: ShapeError unless a and b are matrices with the same inner length.
     """
 
     cheap = False
@@ -165,12 +165,12 @@ class Transpose(GradOp, name="transpose"):
 
     def backward(self, dy: Array, *, out: Slots) -> Calls:
         (dx,) = out
-        if dx is not None:  # copy dy into the view of dx with the axes of y
+        if dx is not None:  # dx.transpose(axes) is a view with the shape of dy
             yield call(np.copyto, dx.transpose(self._axes(dy.ndim)), dy)
 
 
 def _rows(x: Array) -> Array:
-    """Return a view of `x`, a contiguous buffer, as a matrix with the last axis as columns."""
+    """Return a view of a contiguous buffer as a matrix (product of the leading axes, last axis)."""
     return x.reshape(prod(x.shape[:-1]), x.shape[-1])
 
 
@@ -180,7 +180,7 @@ def _is_single(shape: tuple[int, ...]) -> bool:
 
 
 def _wide(x: Spec, lead: tuple[int, ...], b: Spec) -> Spec:
-    """Return the spec of the gradient of `x` before the sum over broadcast axes, else empty."""
+    """Return the spec of dx before the sum over broadcast axes; empty if there is no such sum."""
     needed = x.shape[:-2] != lead and not _is_single(b.shape)
     return Spec((*lead, *x.shape[-2:]) if needed else (0,), x.dtype)
 

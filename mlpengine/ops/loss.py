@@ -1,4 +1,4 @@
-"""The base of all losses: ops with one number as value, which you can also call directly."""
+"""The base class of losses: ops that return one number and that you can also call directly."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -78,15 +78,15 @@ class BoundLoss(Uncopyable):
 
 
 class Loss(GradOp):
-    """Base of the losses: operands output, target and one optional weight per row.
+    """Base class of losses.  The operands are output, target and, optionally, a weight per row.
 
     ``loss(output, target, d_output)`` returns the value as a Python float and overwrites `d_output`
-    with the gradient by `output`.  The first call binds the loss to `output` and `d_output`.  Later
+    with the gradient of `output`.  The first call binds the loss to `output` and `d_output`.  Later
     calls with the same arrays allocate nothing.
 
     Options are fields of a frozen dataclass; their annotations have the limits.
 
-    The rules accept ``dy=None`` for dy = 1.
+    `backward` accepts ``dy=None`` for dy = 1.
     """
 
     tasks: ClassVar[tuple[str, ...]] = ()
@@ -96,7 +96,7 @@ class Loss(GradOp):
     """Whether the loss has targets; a loss without targets must be part of a `LossSum`."""
 
     initial_divisor: ClassVar[float] = 1.0
-    """Divisor of the initial outputs of a network; above 1 if the loss is exponential in them."""
+    """Divisor of a network's initial outputs; above 1 for losses that grow exponentially."""
 
     training_options: ClassVar[tuple[str, ...]] = ()
     """Names of options that evaluation ignores, such as class weights."""
@@ -119,7 +119,7 @@ class Loss(GradOp):
 
     @property
     def measured_options(self) -> dict[str, Any]:
-        """The options that evaluation uses, too, by name."""
+        """The options by name, without `training_options`."""
         names: list[str] = [f.name for f in fields(self)] if is_dataclass(self) else []
         return {n: getattr(self, n) for n in names if n not in self.training_options}
 
@@ -137,14 +137,14 @@ class Loss(GradOp):
         return type(self)(**self.measured_options)
 
     def best_constant(self, target: Array, outputs: int, weights: Array | None = None) -> Array:
-        """Return the constant output (outputs,) with the lowest mean loss, NaN if undefined.
+        """Return the constant output (outputs,) with the lowest mean loss, or NaN if unknown.
 
-        Shapes: target (rows, ...) as the loss takes it, weights (rows,) or None.
+        Shapes: target (rows, ...), weights (rows,) or None.
         """
         return np.full(outputs, np.nan)
 
     def check_target(self, target: Array) -> None:
-        """Raise IndexRangeError for wrong targets that a replay does not detect."""
+        """Raise IndexRangeError for wrong targets that `forward` does not detect."""
 
     def __call__(
         self,
@@ -153,7 +153,7 @@ class Loss(GradOp):
         d_output: Array | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> float:
-        """Return the value; overwrite `d_output`, if given, with the gradient by `output`.
+        """Return the value; overwrite `d_output`, if given, with the gradient of `output`.
 
         Raises: ShapeError, DtypeError or IndexRangeError for targets or weights that do not fit.
         """
@@ -199,19 +199,19 @@ class Loss(GradOp):
         memory: BoundLoss | None = None,
         weight: Array | None = None,
     ) -> BoundLoss:
-        """Bind the loss to `output` and to `d_output`, the buffer of its gradient or None.
+        """Bind the loss to `output` and to `d_output`, the buffer for its gradient (or None).
 
-        `target` is the spec of the targets; losses with several kinds of targets need it.  If
-        `output` holds only a part of the rows, `mean_rows` is the number of all rows.  Then the
-        values and gradients of the parts add up to the mean.  `memory` is the bound loss of a
-        larger batch; the new loss uses the first rows of its targets and weights.  `weight` is a
-        buffer of weights that another loss uses, too.
+        `target` is the spec of the targets; a loss that accepts class indices or probabilities
+        needs it.  If `output` has only some of the rows, `mean_rows` is the number of all rows; the
+        values and gradients of the parts then add up to the mean.  `memory` is the bound loss of a
+        larger batch, and the new loss uses its buffers.  `weight` is a shared buffer of weights.
         """
         x = Spec.of(output)
         if d_output is not None and Spec.of(d_output) != x:
             d_x = Spec.of(d_output)
             raise ShapeError(
-                f"{self.name}: d_output must be as output is ({listing(output=x, d_output=d_x)})"
+                f"{self.name}: d_output must have the shape and dtype of output "
+                f"({listing(output=x, d_output=d_x)})"
             )
         t = self.target_spec(x, target)
         w = Spec(x.shape[:1], x.dtype) if weighted else None
@@ -271,11 +271,11 @@ def total(x: Array, scale: float, wide: Array, out: Array) -> Calls:
 
 
 FEW_COLUMNS = 32
-"""Maximum length of rows that are summed as a product with ones, not by `np.add.reduce`."""
+"""Maximum length of rows for which a product with ones is faster than `np.add.reduce`."""
 
 
 def row_totals(x: Array, wide: Array, out: Array) -> Calls:
-    """Yield the calls that write the float64 row sums of `x`; `wide` has the spec `wide_spec`."""
+    """Yield the calls that write the float64 row sums of `x`; see `wide_spec` for `wide`."""
     columns = x.shape[1]
     if columns == 1:
         yield call(out.__setitem__, ..., x[:, 0])

@@ -1,4 +1,4 @@
-"""Everything derived from the formula of a loss: slopes, link, lowest value."""
+"""Everything derived from the formula of a loss: slopes (derivatives), link, best constant."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,16 +15,16 @@ DOUBLINGS = 40
 """Maximum number of doublings of the range -1 to 1 in `turning_point`."""
 
 HALVINGS = 64
-"""Maximum number of halvings of the range in `turning_point`: precise to float64 near 1."""
+"""Maximum number of halvings of the range in `turning_point`, enough for float64 precision."""
 
 NEAR = 1e-2
-"""Width of the range below which `turning_point` stops if a secant step does not move."""
+"""`turning_point` stops if its range is narrower than this and a secant step stays in place."""
 
 COLUMN_PASSES = 50
-"""Maximum number of rounds of `lowest`; a round sets each output column to its best value."""
+"""Maximum number of rounds in `lowest`."""
 
 CLOSE = 1e-12
-"""Largest move of a column in a round after which `lowest` ends."""
+"""`lowest` ends after a round that moves no column by more than this."""
 
 ZERO_SLOPE = 1e-9
 """Tolerance for slopes that must be zero, at outputs and targets near 1."""
@@ -35,8 +35,8 @@ class LossFormulas:
     """Everything that is derived from a loss's formula.
 
     The loss of an entry is ``value_scale * entry``.  Its derivative by output column k is
-    ``scales[k] * slopes[k]``.  The last slopes are derivatives by the target columns.  Constant
-    factors are kept apart, because the division by the number of entries can include them.
+    ``scales[k] * slopes[k]``.  The last slopes are derivatives by the target columns.  The constant
+    factors are separate, so that backward multiplies by scales[k] / (number of entries) once.
     """
 
     outputs: tuple[Expr, ...]
@@ -97,11 +97,8 @@ class LossFormulas:
         outputs = [y, *(np.full_like(y, 0.3) for _ in self.outputs[1:])]
 
         def is_best(target: Array) -> bool:
-            return bool(
-                np.allclose(
-                    self.slope(0, outputs, [target] * len(self.targets)), 0, atol=ZERO_SLOPE
-                )
-            )
+            slope = self.slope(0, outputs, [target] * len(self.targets))
+            return bool(np.allclose(slope, 0, atol=ZERO_SLOPE))
 
         return is_best(np.exp(y)) and not is_best(y)
 
@@ -120,7 +117,10 @@ class LossFormulas:
 
     @cached_property
     def locations(self) -> tuple[int, ...]:
-        """The output columns that shift with the target: slopes by them and the target sum to 0."""
+        """The output columns that shift with the target.
+
+        The slopes by these columns add up to minus the slope by the target.
+        """
         rng, count = np.random.default_rng(0), len(self.outputs)
         points = rng.normal(size=(count, 8 * count + 8))
         targets = [rng.uniform(0.1, 0.9, points.shape[1:])] * len(self.targets)
@@ -133,17 +133,13 @@ class LossFormulas:
         moves = np.allclose(of_outputs[:, chosen].sum(axis=1), -of_target, atol=ZERO_SLOPE)
         return tuple(np.flatnonzero(chosen).tolist()) if moves and chosen.any() else ()
 
-    def lowest(
-        self,
-        targets: Sequence[Array],
-        total: Callable[[Array], Array],
-    ) -> list[Array]:
-        """Return the constant output (1,) of each column with the lowest loss.
+    def lowest(self, targets: Sequence[Array], total: Callable[[Array], Array]) -> list[Array]:
+        """Return, for each output column, the constant (1,) with the lowest loss.
 
         Coordinate descent: each round sets one column after the other to the point where the slope
         by this column turns from negative to positive.  Moves of successive rounds shrink by a
-        nearly constant factor; so every second round adds the sum of all further moves (Aitken
-        1926, "On Bernoulli's numerical solution of algebraic equations").
+        nearly constant factor.  Every second round therefore adds the sum of all later moves
+        (Aitken 1926, "On Bernoulli's numerical solution of algebraic equations").
 
         Shapes: each of `targets` (rows, entries).  ``total(slopes)`` is the sum (1,) of slopes
         (rows, entries).
@@ -176,8 +172,8 @@ class LossFormulas:
 def turning_point(slope: Callable[[Array], Array], shape: tuple[int, ...]) -> Array:
     """Return, for each entry, the point where the slope turns from negative to positive.
 
-    The search alternates secant steps and halvings of the range.  The point is 0 if the slope does
-    not change its sign between -2**40 and 2**40, because then there is no lowest value.
+    The search alternates secant steps and halvings of the range.  If the slope does not change its
+    sign between -2**40 and 2**40, there is no lowest value, and the point is 0.
     """
     with np.errstate(all="ignore"):
         low, high = np.full(shape, -1.0), np.full(shape, 1.0)
@@ -205,7 +201,7 @@ def turning_point(slope: Callable[[Array], Array], shape: tuple[int, ...]) -> Ar
 
 
 def without_factor(formula: Expr) -> tuple[Expr, float]:
-    """Split a formula into a formula without constant factors, and the product of the factors."""
+    """Split a formula into a formula without constant factors and the product of these factors."""
     number = formula.args[-1].number if formula.args else None
     if formula.name == "neg":
         inner, scale = without_factor(formula.args[0])

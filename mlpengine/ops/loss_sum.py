@@ -20,8 +20,8 @@ class LossSum:
         losses: losses by the name of their output.
         weights: factors of the losses by the name of the output, 1 by default.
 
-    Raises: UsageError for a value that is not a loss, or for a weight that is 0, infinite or
-        without a loss.
+    Raises: UsageError for a value that is not a loss, for a weight that is 0 or not finite, or for
+        a weight of an output without a loss.
     """
 
     name = "sum"
@@ -90,7 +90,7 @@ class LossSum:
                 None if d_output is None else d_output[name],
                 weighted=weighted,
                 target=None if target is None else target.get(name),
-                mean_rows=mean_rows / self.weights[name],
+                mean_rows=mean_rows / self.weights[name],  # multiplies the mean by the weight
                 memory=None if memory is None else memory.parts[name],
                 weight=weight,
             )
@@ -112,7 +112,7 @@ class LossSum:
         )
 
     def values(self, bound: BoundLoss) -> dict[str, float]:
-        """Return the value of each loss by name, without its weight, after a replay."""
+        """Return the value of each loss by name, without its weight, after a run."""
         return {n: float(part.value) / self.weights[n] for n, part in bound.parts.items()}
 
     def __repr__(self) -> str:

@@ -127,7 +127,7 @@ class Huber(EntryLoss, name="huber"):
     Source: Huber 1964, section 1.
     """
 
-    delta: Annotated[Positive, "Where it turns linear, in standardized units."] = 1.0
+    delta: Annotated[Positive, "Error above which the loss is linear, in standardized units."] = 1.0
 
     def formula(self, y: Expr, t: Expr) -> Expr:
         near = clip(y - t, -self.delta, self.delta)
@@ -139,7 +139,7 @@ class Huber(EntryLoss, name="huber"):
 
 
 class LogCosh(EntryLoss, name="log_cosh"):
-    """log(cosh(d)) with d = output - target: near d**2 / 2 for small, abs(d) - log(2) for large d.
+    """log(cosh(d)) with d = output - target: d**2 / 2 near d = 0, abs(d) - log(2) far from 0.
 
     Backward: d_output = dy * tanh(output - target) / entries; d_target = -d_output.
     """
@@ -153,21 +153,20 @@ class LogCosh(EntryLoss, name="log_cosh"):
 
 @dataclass(frozen=True)
 class Quantile(EntryLoss, name="quantile"):
-    """Predicts quantiles of the target: max(level * d, (level - 1) * d) with d = target - output.
+    """Pinball loss for quantiles: max(level * d, (level - 1) * d) with d = target - output.
 
-    The loss of an entry is the sum over the levels; the loss is the mean over all entries of the
-    target.
+    The losses of the levels are added for each entry of the target, then averaged over the entries.
     Shapes: output (batch, targets * levels), with the levels of a target in adjacent columns.  For
     a single level, output and target have the same shape (batch, ...).
     Backward: d_output = dy * (1 - level) / entries if the output is larger than the target,
-    -dy * level / entries if it is smaller, and the mean of both if it is equal.
+    -dy * level / entries if it is smaller, and the mean of both values if they are equal.
 
     Source: Koenker and Bassett 1978, equation 2.1.
     """
 
     levels: Annotated[
         tuple[Annotated[float, Limits(above=0, below=1)], ...],
-        "Share of targets below each prediction, one or several; 0.5: the median.",
+        "Share of targets below each predicted quantile; 0.5 is the median.",
     ] = (0.5,)
 
     def __post_init__(self) -> None:
@@ -190,7 +189,7 @@ class Quantile(EntryLoss, name="quantile"):
 
     @property
     def predictions(self) -> Sequence[Prediction]:
-        """The quantile of each level; if there are several, names end with the level."""
+        """The quantile of each level; if there are several levels, names end with the level."""
         suffixes = [f"_{level:.15g}" for level in self.levels] if self.columns > 1 else [""]
         quantiles = zip(suffixes, self.formulas.outputs, self.levels, strict=True)
         return [Prediction(suffix, y, level=level) for suffix, y, level in quantiles]
@@ -220,7 +219,7 @@ class Quantile(EntryLoss, name="quantile"):
 
 
 def _quantile(target: Array, weights: Array | None, level: float) -> Array:
-    """Return the weighted quantile of each column; a whole interval gives its midpoint."""
+    """Return the weighted quantile of each column; if it is an interval, return its midpoint."""
     values = target.astype(np.float64)
     weights = np.ones(len(values)) if weights is None else weights
     order = np.argsort(values, axis=0)
@@ -243,7 +242,7 @@ class BinaryCrossEntropyWithLogits(EntryLoss, name="bce_with_logits"):
     log(1 + exp(-abs(output))), so nothing overflows or cancels.
     Backward: d_output = dy * (p - t + (positive_weight - 1) (p - 1) t) / entries;
     d_target = -dy * (output + (positive_weight - 1) log(p)) / entries.
-    Raises: IndexRangeError in a replay for a target outside 0 to 1, with its row and value.
+    Raises: IndexRangeError in forward for a target outside 0 to 1, with its row and value.
     """
 
     tasks = ("classification", "multilabel")
@@ -271,7 +270,7 @@ class BinaryFocal(EntryLoss, name="binary_focal"):
     The loss is binary cross-entropy times (1 - c)**gamma.  c is the probability of the true class:
     p = sigmoid(output) for target 1, and 1 - p for target 0.  So confident correct predictions
     count less.  `alpha` multiplies the loss of target 1, and 1 - alpha the loss of target 0.
-    Raises: IndexRangeError in a replay for a target outside 0 to 1, with its row and value.
+    Raises: IndexRangeError in forward for a target outside 0 to 1, with its row and value.
 
     Source: Lin et al. 2017, equation 5.
     """
@@ -306,8 +305,8 @@ class Ordinal(EntryLoss, name="ordinal"):
 
     Threshold k separates the classes up to k from the classes above k.  Its loss is
     -log(probability of the side with the target).  The probability of a side is the sum of the
-    softmax probabilities of its classes.  So distant classes cost more than near classes.
-    Shapes: output (batch, classes), target (batch, 1) with class numbers from 0 as floats.
+    softmax probabilities of its classes.  So a prediction of a distant class costs more.
+    Shapes: output (batch, classes), target (batch, 1) with class indices from 0 as floats.
 
     Source: McCullagh 1980, "Regression models for ordinal data" (cumulative logits); Frank and
     Hall 2001, "A simple approach to ordinal classification" (one binary problem per threshold).
@@ -319,12 +318,12 @@ class Ordinal(EntryLoss, name="ordinal"):
 
     @property
     def columns(self) -> int:
-        """Number of output columns: the classes."""
+        """Number of output columns, one for each class."""
         return self.classes
 
     @property
     def target_range(self) -> tuple[float, float]:  # type: ignore[override]
-        """Half a class beyond the first and the last class."""
+        """Range of targets that round to a class."""
         return -0.5, self.classes - 0.5
 
     @property
@@ -361,7 +360,7 @@ def _log_probabilities(y: Expr) -> tuple[Expr, Expr]:
 
 
 class MeanLoss(EntryLoss):
-    """Base of losses that predict the logarithm of a mean."""
+    """Base class of losses for outputs that are the logarithm of a mean."""
 
     target_range = (0.0, np.inf)
 
@@ -373,11 +372,11 @@ class MeanLoss(EntryLoss):
 class Poisson(MeanLoss, name="poisson"):
     """Predicts the mean of counts, or of other numbers that are at least 0.
 
-    The loss is the negative log-likelihood of a Poisson distribution, without the constant
-    log(target!): exp(output) - target * output, averaged over all entries.  The output is the
-    logarithm of the mean.
+    The loss is, up to a constant, the negative log-likelihood of a Poisson distribution:
+    exp(output) - target * output, averaged over all entries.  The output is the logarithm of the
+    mean.
     Backward: d_output = dy * (exp(output) - target) / entries.
-    Raises: IndexRangeError in a replay for a target below 0, with its row and value.
+    Raises: IndexRangeError in forward for a target below 0, with its row and value.
     """
 
     def formula(self, y: Expr, t: Expr) -> Expr:
@@ -389,13 +388,13 @@ class Poisson(MeanLoss, name="poisson"):
 
 
 class Gamma(MeanLoss, name="gamma"):
-    """Predicts the mean of positive numbers; relative errors count, not absolute ones.
+    """Predicts the mean of positive numbers; penalizes relative errors.
 
-    The loss is the negative log-likelihood of a gamma distribution, without terms that do not
-    contain the output: output + target * exp(-output), averaged over all entries.  The output is
-    the logarithm of the mean.
+    The loss is, up to a constant, the negative log-likelihood of a gamma distribution:
+    output + target * exp(-output), averaged over all entries.  The output is the logarithm of the
+    mean.
     Backward: d_output = dy * (1 - target * exp(-output)) / entries.
-    Raises: IndexRangeError in a replay for a target that is not positive, with its row and value.
+    Raises: IndexRangeError in forward for a target that is not positive, with its row and value.
     """
 
     open_below = True
@@ -413,10 +412,10 @@ class Tweedie(MeanLoss, name="tweedie"):
     """Predicts the mean of amounts that are often exactly 0, such as claims or rainfall.
 
     The target is modeled as the sum of a Poisson number of gamma amounts, with variance
-    mean**power.  The loss is the negative log-likelihood without terms that do not contain the
-    output: exp((2 - power) output) / (2 - power) + target exp((1 - power) output) / (power - 1),
-    averaged over all entries.  The output is the logarithm of the mean.
-    Raises: IndexRangeError in a replay for a target below 0, with its row and value.
+    mean**power.  The loss is, up to a constant, the negative log-likelihood:
+    exp((2 - power) output) / (2 - power) + target exp((1 - power) output) / (power - 1), averaged
+    over all entries.  The output is the logarithm of the mean.
+    Raises: IndexRangeError in forward for a target below 0, with its row and value.
 
     Source: Jorgensen 1987, "Exponential dispersion models".
     """
@@ -441,18 +440,18 @@ class Tweedie(MeanLoss, name="tweedie"):
 class NegativeBinomial(MeanLoss, name="negative_binomial"):
     """Predicts the mean of counts that vary more than Poisson counts.
 
-    The variance is mean + dispersion * mean**2.  The loss is the negative log-likelihood without
-    terms that do not contain the output, averaged over all entries:
+    The variance is mean + dispersion * mean**2.  The loss is, up to a constant, the negative
+    log-likelihood, averaged over all entries:
     (target + 1 / dispersion) log(1 + dispersion exp(output)) - target * output.
     The output is the logarithm of the mean.
     Backward: d_output = dy * ((target + 1 / dispersion) p - target) / entries, with
     p = sigmoid(output + log(dispersion)).
-    Raises: IndexRangeError in a replay for a target below 0, with its row and value.
+    Raises: IndexRangeError in forward for a target below 0, with its row and value.
 
     Source: Hilbe 2011, "Negative binomial regression", section 8.2 (NB2).
     """
 
-    dispersion: Annotated[Positive, "(variance - mean) / mean squared."] = 1.0
+    dispersion: Annotated[Positive, "(variance - mean) / mean**2."] = 1.0
 
     def formula(self, y: Expr, t: Expr) -> Expr:
         return (t + 1 / self.dispersion) * softplus(y + log(self.dispersion)) - t * y
@@ -477,10 +476,10 @@ def _log(mean: Array) -> Array:
 
 
 class GaussianNll(EntryLoss, name="gaussian_nll"):
-    """Predicts mean and standard deviation of the target.
+    """Predicts the mean and the standard deviation of the target.
 
-    The loss is the negative log-likelihood of a normal distribution, without the constant
-    log(2 pi) / 2: (s + (mean - target)**2 exp(-s)) / 2, averaged over all entries of the target.
+    The loss is, up to a constant, the negative log-likelihood of a normal distribution:
+    (s + (mean - target)**2 exp(-s)) / 2, averaged over all entries of the target.
     Shapes: output (batch, 2 * targets), with mean and s = log(variance) for each target; target
     (batch, targets).
     Source: Nix and Weigend 1994, equation 2.
@@ -508,11 +507,11 @@ class GaussianNll(EntryLoss, name="gaussian_nll"):
 
 @dataclass(frozen=True)
 class FormulaLoss(EntryLoss, name="formula"):
-    """A formula of output y and target t, such as ``abs(y - t) ** 1.5``, as a mean over entries.
+    """The mean over entries of a formula of output y and target t, such as ``abs(y - t) ** 1.5``.
 
     Backward: d_output = dy * (derivative by y) / entries, d_target = dy * (derivative by t) /
     entries.
-    Raises: FormulaError for a text that cannot be read or does not depend on y.
+    Raises: FormulaError if the text is not a formula or does not depend on y.
     """
 
     tasks = ("classification", "multilabel", "regression")
@@ -520,7 +519,7 @@ class FormulaLoss(EntryLoss, name="formula"):
     text: Annotated[
         str,
         ConfigKey("formula"),
-        "Of output y (standardized, or a logit) and target t: abs(y - t) ** 1.5.",
+        "Loss as a formula of output y (standardized, or a logit) and target t: abs(y - t) ** 1.5.",
     ]
 
     def __post_init__(self) -> None:
@@ -531,9 +530,9 @@ class FormulaLoss(EntryLoss, name="formula"):
 
 
 class MeanOutput(EntryLoss, name="mean_output"):
-    """The mean of an output that is itself a loss, such as a penalty; it has no target.
+    """The mean of an output that is itself a loss, such as a penalty; there is no target.
 
-    A `TrainingStep` accepts this loss only as one of several losses.
+    A `TrainingStep` needs at least one other loss beside this loss.
     Backward: d_output = dy / entries.
     """
 

@@ -1,7 +1,7 @@
-"""Normalizations of each row over its features (layer norm), or of each feature over the rows.
+"""Layer norm (each row over its features) and batch norm (each feature over the rows).
 
-Both reshape x to a cube (rows, features, inner).  Sums are products with ones.  `numpy.add.reduce`
-would take 4 times as long as a product for rows of 512 entries, and 10 times for rows of 8.
+Both reshape x to a cube (rows, features, inner).  Sums are products with ones: `numpy.add.reduce`
+takes 4 times as long as a product for rows of 512 entries, and 10 times for rows of 8.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ _EPS, _MOMENTUM = Limits(at_least=0), Limits(at_least=0, at_most=1)
 class _Normalization(GradOp):
     """y = xhat * scale + bias, where xhat = (x - mean) * rstd and rstd = 1 / sqrt(variance + eps).
 
-    Forward stores xhat and rstd for backward.  Subclasses define which axes the means are over.
+    Forward stores xhat and rstd for backward.  Subclasses choose the axes of the means.
     """
 
     eps: float
@@ -40,7 +40,7 @@ class _Normalization(GradOp):
         features = Spec(self._cube(x)[1:2], x.dtype)
         if not features.size or any(s not in (None, features) for s in (scale, bias)):
             raise ShapeError(
-                f"{self.name}: scale and bias need one entry per feature, one or more "
+                f"{self.name}: x needs a feature, and scale and bias one entry per feature "
                 f"({listing(x=x, scale=scale, bias=bias)})"
             )
         return x
@@ -61,7 +61,7 @@ class _Normalization(GradOp):
         raise NotImplementedError
 
     def _means(self, sums: Array) -> Means:
-        """Return the function that averages a cube; `sums` (rows, features) is workspace."""
+        """Return the function that averages a cube; `sums` (rows, features) is a work buffer."""
         raise NotImplementedError
 
     def forward(
@@ -90,7 +90,7 @@ class _Normalization(GradOp):
         if dx is not None:
             h = dx.reshape(xhat.shape)
             yield from _scaled(dy, scale, None, h)
-            yield from self._pulled_back(h, xhat, product, dmean, self._means(dsums))
+            yield from self._subtract_means(h, xhat, product, dmean, self._means(dsums))
             yield call(np.multiply, h, rstd, h)
 
     def _centered(
@@ -103,7 +103,7 @@ class _Normalization(GradOp):
         yield call(np.multiply, xhat, xhat, workspace)
         yield from means(workspace, variance)
 
-    def _pulled_back(
+    def _subtract_means(
         self, h: Array, xhat: Array, product: Array, mean: Array, means: Means
     ) -> Calls:
         """Yield the calls that turn h into h - mean(h) - xhat * mean(h * xhat)."""
@@ -154,7 +154,7 @@ class RunningStatistics:
 
     @classmethod
     def over(cls, mean: Array, variance: Array, momentum: float) -> "RunningStatistics":
-        """Return statistics in the caller's arrays, not copies."""
+        """Return statistics that use the caller's arrays themselves, not copies of them."""
         statistics = cls.__new__(cls)
         statistics._use(mean, variance, momentum)
         return statistics
@@ -169,7 +169,7 @@ class RunningStatistics:
         for running, before in zip((self.mean, self.variance), self._before, strict=True):
             running[...] = before
 
-    def moved(self, mean: Array, variance: Array, count: int, workspace: Array) -> Calls:
+    def update(self, mean: Array, variance: Array, count: int, workspace: Array) -> Calls:
         """Yield the calls that update the statistics with a batch of `count` rows.
 
         `variance` is the biased variance of the batch; the update uses the unbiased variance.
@@ -187,12 +187,12 @@ class RunningStatistics:
 
 @dataclass(frozen=True)
 class BatchNorm(_Normalization, name="batch_norm"):
-    """Normalization of each feature over the batch, y = xhat * scale + bias (see `LayerNorm`).
+    """Normalization of each feature over the batch, y = (x - mean) * rstd * scale + bias.
 
     Training uses the batch's mean and biased variance, and updates `running`.  Evaluation uses
-    `running` unchanged.
+    `running` unchanged.  The reciprocal standard deviation is rstd = 1 / sqrt(variance + eps).
 
-    Shapes: x, y (batch, features, ...); means are over all axes but the second; scale and bias
+    Shapes: x, y (batch, features, ...); means are over all axes except the second; scale and bias
     (features,), both optional.
     Backward: as in `LayerNorm`, but for each feature; in evaluation dx = dy * scale * rstd.
     Raises: ShapeError for a single row in training, or for parameters that do not fit x.
@@ -227,20 +227,20 @@ class BatchNorm(_Normalization, name="batch_norm"):
             yield from super()._centered(x, workspace, xhat, variance, mean, sums)
             if self.running is not None:
                 count = x.size // len(mean)
-                yield from self.running.moved(mean[:, 0], variance[:, 0], count, sums[0])
+                yield from self.running.update(mean[:, 0], variance[:, 0], count, sums[0])
         elif self.running is not None:
             yield call(np.subtract, x, self.running.mean[:, None], xhat)
             yield call(np.copyto, variance[:, 0], self.running.variance)
 
-    def _pulled_back(
+    def _subtract_means(
         self, h: Array, xhat: Array, product: Array, mean: Array, means: Means
     ) -> Calls:
         if self.training:  # in evaluation the statistics are constants
-            yield from super()._pulled_back(h, xhat, product, mean, means)
+            yield from super()._subtract_means(h, xhat, product, mean, means)
 
 
 def _check_running(running: RunningStatistics | None, training: bool, x: Spec) -> None:
-    """Raise ShapeError unless the running statistics fit x, and training has two rows or more."""
+    """Raise ShapeError if the running statistics do not fit x, or if training has only one row."""
     rows = x.size // x.shape[1]
     if training and rows < 2:
         raise ShapeError(
@@ -257,7 +257,7 @@ def _check_running(running: RunningStatistics | None, training: bool, x: Spec) -
 
 
 def _scaled(cube: Array, scale: Array | None, bias: Array | None, out: Array) -> Calls:
-    """Yield the calls that write cube * scale + bias; either may be None."""
+    """Yield the calls that write cube * scale + bias; scale and bias may be None."""
     if scale is not None:
         yield call(np.multiply, cube, scale[:, None], out)
         cube = out
@@ -281,7 +281,7 @@ def _feature_means(cube: Array, out: Array, sums: Array) -> Calls:
 
 
 def _feature_sums(cube: Array, out: Array, sums: Array) -> Calls:
-    """Yield the calls for the sum over rows and the inner axis, with workspace (rows, features)."""
+    """Yield the calls for the sum over rows and inner axis; `sums` is a work buffer."""
     rows, features, inner = cube.shape
     if inner == 1:
         sums = cube.reshape(rows, features)

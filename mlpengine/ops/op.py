@@ -4,8 +4,8 @@ An op is a class with three methods, called rules: `infer` (shapes), `forward` (
 `backward` (gradients).  The NumPy code of an op is its definition.  A backend may replace a rule by
 a faster rule with the same result.
 
-A rule does not compute.  `Program` passes the buffers to the rule once.  The rule yields calls, and
-the program runs these calls in every step::
+A rule is called once, with the buffers as arguments, and does not compute anything yet.  The rule
+yields bound calls, and a `Program` runs these calls in every step::
 
     class Linear(GradOp, name="linear"):
         def infer(self, x, w, b):
@@ -22,7 +22,7 @@ the program runs these calls in every step::
                 yield call(np.dot, dy, w, dx)
             ...
 
-So a rule makes its views (``w.T``) and constants only once.
+Views such as ``w.T`` and constants are therefore made only once.
 """
 
 import inspect
@@ -69,8 +69,8 @@ class GradOp:
     * The positional parameters of `backward` are its residuals: ``dy`` (always first), ``y`` and
       names of operands.  Only these values stay in memory until backward.
     * The keyword-only parameters of `forward` and `backward`, except ``out``, are buffers from
-      `work`.  A buffer that both rules name keeps its content from forward to backward.  Other
-      buffers are valid only during their rule.
+      `work`.  A buffer that is a parameter of both keeps its content from forward to backward.
+      Other buffers are overwritten after the rule.
 
     Every rule satisfies the following conditions.  The table of ops in ``tests/ops`` checks them:
 
@@ -90,21 +90,21 @@ class GradOp:
     the axes along which the operand was broadcast."""
 
     in_place: ClassVar[tuple[Direction, ...]] = ()
-    """Directions in which a rule may write its result over an operand of equal size.
+    """Directions in which a rule may overwrite an operand with a result of equal size.
 
-    In forward, `out` may be the buffer of the first operand.  In backward, the first slot may be
-    the buffer of ``dy``.  The program does this if no later step reads the operand."""
+    In forward, `out` may be the buffer of the first operand.  In backward, the first slot of `out`
+    may be the buffer of ``dy``.  A program reuses the buffer if no later step reads it."""
 
     view: ClassVar[bool] = False
-    """Whether the value has the bytes of the operand in another shape, as in a reshape.
+    """Whether the output has the bytes of the operand in another shape, as in a reshape.
 
-    The program uses one buffer for operand and value, so the rules have nothing to copy."""
+    The program uses one buffer for operand and output, so the rules have nothing to copy."""
 
     stops_gradient: ClassVar[bool] = False
     """Whether no gradient flows to the operands."""
 
     cheap: ClassVar[bool] = True
-    """Whether balanced rematerialization may compute the op a second time for backward.
+    """Whether backward may compute the op again to save memory (balanced rematerialization).
 
     True for memory-bound ops; False for products, convolutions and ops that draw random numbers."""
 
@@ -121,7 +121,7 @@ class GradOp:
     @property
     def signature(self) -> Signature:
         """The operands, residuals and work buffers, read from the parameters of the rules."""
-        kind: Any = type(self)  # mypy: a class of ops is not hashable
+        kind: Any = type(self)  # `Any`, because mypy considers the class unhashable
         return _signature_of(kind)
 
     def infer(self, *operands: Any) -> Spec | tuple[Spec, ...]:

@@ -20,12 +20,12 @@ COUNTER_BYTES = 16
 """Bytes of a block, the output for one counter: four 32-bit words."""
 
 GROUP = 8
-"""Number of interleaved blocks: the first eight bytes of all blocks precede the last eight."""
+"""Number of blocks in a group: the words 0 and 1 of all its blocks precede their words 2 and 3."""
 
 BLOCKS_AT_ONCE = 8192
-"""Maximum number of blocks that one set of NumPy calls computes; 64 bytes each fit into the cache.
+"""Maximum number of blocks for one set of NumPy calls; their work memory fits into cache.
 
-If a step needs fewer blocks, the calls compute several steps at once."""
+If a step needs fewer blocks, the calls compute the blocks of several steps."""
 
 
 class Philox:
@@ -36,8 +36,8 @@ class Philox:
 
     Attributes:
         seed, step: whole numbers of 64 bits.
-        row: number of the batch row that the first row of a drawn matrix belongs to.
-        rows: maximum number of rows of a batch that is drawn in several parts, else 0.
+        row: index of the batch row at which a drawn matrix begins.
+        rows: number of rows of a full batch, if batches are drawn in parts; otherwise 0.
         state: seed, step and row, as (3,) of uint64, for compiled code.
 
     Source: Salmon et al. 2011, Parallel random numbers: as easy as 1, 2, 3, section 3.3.
@@ -66,7 +66,7 @@ class Philox:
 
     @property
     def step(self) -> int:
-        """The step; each step draws other bytes."""
+        """The number of the step; each step draws different bytes."""
         return int(self.state[1])
 
     @step.setter
@@ -75,7 +75,7 @@ class Philox:
 
     @property
     def row(self) -> int:
-        """The number of the batch row at which drawn matrices begin."""
+        """The number of the batch row at which a drawn matrix begins."""
         return int(self.state[2])
 
     @row.setter
@@ -87,9 +87,9 @@ class Philox:
         self.state[1] += np.uint64(1)
 
     def draw(self, stream: int, out: Array, lines: int = 1) -> Calls:
-        """Yield the calls that write bytes of `stream` into `out` (..., columns) of uint8.
+        """Yield the calls that write bytes of stream number `stream` into `out` (..., columns).
 
-        `out` is drawn as a matrix; each row of the batch has `lines` rows of this matrix.
+        `out` is filled as a matrix (rows, columns), with `lines` rows for each row of the batch.
         """
         columns = out.shape[-1] if out.ndim else 1
         rows = out.size // max(columns, 1)
@@ -110,7 +110,7 @@ class Philox:
 
 
 def lines_per_row(shape: Sequence[int]) -> int:
-    """Return the number of vectors along the last axis in each row of a batch."""
+    """Return the product of all axes except the first and the last (see `Philox.draw`)."""
     return prod(shape[1:-1])
 
 
@@ -134,7 +134,7 @@ class _Stream:
         self._first, self._bytes = None, None
 
     def write(self, out: Array, width: int, pitch: int) -> None:
-        """Write the step's bytes; a row has `width` padded bytes, a row of the batch `pitch`."""
+        """Write the step's bytes; a row takes `width` bytes, and a row of the batch `pitch`."""
         step = self._rng.step
         first = step - step % self._steps
         if self._bytes is None:

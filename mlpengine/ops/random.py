@@ -1,4 +1,4 @@
-"""Ops that draw random numbers from a `Philox` of the caller."""
+"""Ops that draw random numbers with a `Philox` generator."""
 
 from dataclasses import dataclass
 from math import pi
@@ -18,11 +18,10 @@ from mlpengine.ops.philox import BYTE_VALUES, Philox, lines_per_row
 class Dropout(GradOp, name="dropout"):
     """Inverted dropout, y = x * mask; mask is 0 with probability p, else 1 / (1 - p).
 
-    Each entry uses one random byte, so p is `rate` rounded to a multiple of 1/256; unless rate is
-    0, p is 1/256 to 255/256.  If `rng` is scheduled, p is a share of `rate`, rounded alike, and may
-    be 0.  On every backend, the mask is the same function of the seed and the step of `rng`, of
-    `layer`, and of the position of the entry.  The forward of layer 0 advances `rng` to its next
-    step before it draws.  Evaluation records no dropout.
+    Each entry uses one random byte, so p is `rate` rounded to a multiple of 1/256, from 1/256 to
+    255/256; only a rate of 0 gives p = 0.  The mask depends only on the seed and the step of `rng`,
+    on `layer`, and on the position of the entry; it is equal on every backend.  Forward of layer 0
+    advances `rng` to the next step before it draws.  In evaluation, no dropout is recorded.
 
     Shapes: x (..., columns), y (..., columns).
     Backward: dx = dy * mask, with the mask of the last forward.
@@ -46,7 +45,7 @@ class Dropout(GradOp, name="dropout"):
 
     @property
     def limit(self) -> int:
-        """The limit p * 256: bytes below the limit drop an entry."""
+        """The integer p * 256; an entry is dropped if its random byte is below this limit."""
         return min(max(round(self.rate * BYTE_VALUES), 1), BYTE_VALUES - 1) if self.rate else 0
 
     @property
@@ -79,9 +78,8 @@ class Dropout(GradOp, name="dropout"):
 class Normal(GradOp, name="normal"):
     """A sample of a normal distribution, y = mean + deviation * z, with standard normal z.
 
-    z is a function of the seed and the step of `rng`, of `layer`, and of the position of the entry.
-    The Box-Muller transform of 32-bit numbers gives z, so abs(z) < 6.7.  `rng` and `layer` are as
-    in `Dropout`.
+    z depends only on the seed and the step of `rng`, on `layer`, and on the position of the entry
+    (see `Dropout`).  It is the Box-Muller transform of 32-bit numbers, so abs(z) < 6.7.
 
     Shapes: mean, deviation and y (..., columns).
     Backward: dmean = dy, ddeviation = dy * z (Kingma and Welling 2014, section 2.4).

@@ -16,18 +16,18 @@ from mlpengine.ops.op import GradOp
 
 @dataclass(frozen=True)
 class Reduction(GradOp):
-    """Base of the reductions; `axis` is one axis or several, or None for all axes.
+    """Base class of reductions; `axis` is one axis or several, or None for all axes.
 
-    Shapes: x (...), y: x without the reduced axes, or with length 1 along these (`keepdims`).
-    Raises: ShapeError for an axis that x lacks or that is named twice; for some reductions also if
-        there is no entry to reduce.
+    Shapes: x (...), y: x without the reduced axes or, with `keepdims`, with length 1 along them.
+    Raises: ShapeError for an axis that does not exist or is given twice, and for a maximum, a
+        minimum or a logsumexp of no entries.
     """
 
     axis: int | tuple[int, ...] | None = None
     keepdims: bool = False
 
     needs_entries: ClassVar[bool] = False
-    """Whether the reduction of no entries is an error."""
+    """Whether it is an error if there are no entries to reduce."""
 
     def infer(self, x: Spec) -> Spec:
         need_floats(self.name, x=x)
@@ -136,7 +136,7 @@ class Var(Reduction, name="var"):
 
 
 class Extreme(Reduction):
-    """Base of `Max` and `Min`; only the first of equal extremes gets a gradient."""
+    """Base class of `Max` and `Min`."""
 
     needs_entries = True
     ufunc: ClassVar[Any]
@@ -151,10 +151,10 @@ class Extreme(Reduction):
         yield call(self.ufunc.reduce, x, self.axes(x), None, self.kept(out, x), True)
 
     def backward(self, dy: Array, x: Array, *, out: Slots, moved: Array, winner: Array) -> Calls:
-        """Yield the calls that write dy at the first extreme, 0 elsewhere.
+        """Yield the calls that write dy at the first of the extreme entries, and 0 elsewhere.
 
         If the reduced axes are not the last axes of x, the calls work on `moved`, a copy with the
-        reduced axes last.  Without `moved`, NumPy would allocate such a copy in each call.
+        reduced axes last.  Otherwise NumPy would allocate such a copy in each call.
         """
         (dx,) = out
         if dx is None:
@@ -176,7 +176,7 @@ class Extreme(Reduction):
 
 
 class Max(Extreme, name="max"):
-    """Maximum, y = max(x) over `axis`; NaN wins.
+    """Maximum, y = max(x) over `axis`; NaN if an entry is NaN.
 
     Backward: dx = dy at the first of the largest entries, 0 elsewhere.
     """
@@ -185,7 +185,7 @@ class Max(Extreme, name="max"):
 
 
 class Min(Extreme, name="min"):
-    """Minimum, y = min(x) over `axis`; NaN wins.
+    """Minimum, y = min(x) over `axis`; NaN if an entry is NaN.
 
     Backward: dx = dy at the first of the smallest entries, 0 elsewhere.
     """
@@ -196,8 +196,7 @@ class Min(Extreme, name="min"):
 class LogSumExp(Reduction, name="logsumexp"):
     """Logarithm of a sum of exponentials, y = m + log(sum(exp(x - m))) over `axis`, m = max(x).
 
-    y is -inf if every x is -inf, and inf if any x is inf: an infinite m is replaced by the largest
-    finite number.
+    y is -inf if every x is -inf, and inf if any x is inf: m is limited to finite numbers.
 
     Backward: dx = dy * exp(x - m) / sum(exp(x - m)), the softmax.
     """
@@ -229,8 +228,7 @@ class LogSumExp(Reduction, name="logsumexp"):
 def summed(x: Array, out: Array) -> Calls:
     """Yield the calls that sum `x` over the axes with length 1 in `out`.
 
-    A long sum to a single number is pairwise, for accuracy in float32; see `unbroadcast` for
-    others.
+    A long sum to a single number uses NumPy's pairwise summation, which is accurate in float32.
     """
     if out.size == 1 and x.size > CONSTANT_LENGTH:
         yield call(np.add.reduce, x, None, None, out.reshape(()))

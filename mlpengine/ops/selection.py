@@ -13,7 +13,7 @@ class Where(GradOp, name="where"):
     """Choice, y = a where cond is true, else b.
 
     Shapes: cond, a and b broadcast to y.
-    Dtype: cond is bool, or a mask of 0 and 1 of any dtype; a and b have the dtype of y.
+    Dtype: cond is bool, or numbers with 0 for false; a and b have the dtype of y.
     Backward: da = dy where cond is true, else 0; db = dy - da; dcond = 0.
     Raises: ShapeError if the operands do not broadcast.
     """

@@ -11,12 +11,12 @@ from mlpengine.ops.op import GradOp
 
 
 class SsmScan(GradOp, name="ssm_scan"):
-    """Diagonal state-space recurrence, h_t = a_t * h_(t-1) + b_t * x_t; returns every h_t.
+    """Diagonal state-space recurrence, h_t = a_t * h_(t-1) + b_t * x_t; y has the h_t of all steps.
 
     Shapes: a, b, x, y (..., time, channels), h0 (..., channels); without h0 the state starts at 0.
     Backward: dh_t = dy_t + a_(t+1) dh_(t+1); da_t = dh_t h_(t-1), db_t = dh_t x_t,
     dx_t = dh_t b_t, dh0 = a_1 dh_1.
-    Raises: ShapeError unless a, b and x have one shape with at least one step, and h0 fits it.
+    Raises: ShapeError for other shapes, or if there is no time step.
     Source: Gu and Dao 2023, section 3.2, with diagonal state matrices.
     """
 

@@ -17,13 +17,13 @@ from mlpengine.ops._part import CopiedEntries
 from mlpengine.ops.op import GradOp
 
 IndexEntry = int | slice | EllipsisType | None
-"""An entry of a basic index (see NumPy); None is a new axis."""
+"""An entry of a basic index, as in NumPy; None is a new axis."""
 
 _BASIC = (int, np.integer, slice, EllipsisType, type(None))
 
 
 class _Moved(GradOp):
-    """Base of the ops that return x in another shape or dtype."""
+    """Base class of ops that return x in another shape or dtype."""
 
     view = True
 
@@ -66,7 +66,7 @@ class Cast(_Moved, name="cast"):
     """The same values in another floating dtype; float64 is rounded to float32.
 
     Shapes: x (...), y (...).
-    Dtype: x of any numbers, y `dtype`.
+    Dtype: x has any numeric dtype; y has `dtype`.
     Backward: dx = dy in the dtype of x.
     Raises: DtypeError unless `dtype` is float32 or float64.
     """
@@ -84,7 +84,7 @@ class Detach(_Moved, name="detach"):
     """The same value without a gradient.
 
     Shapes: x (...), y (...).
-    Backward: dx = 0.  Ops whose outputs are used only to compute x have no backward pass.
+    Backward: dx = 0.  Backward skips ops that are needed only for x.
     """
 
     stops_gradient = True
@@ -106,7 +106,7 @@ class Cat(GradOp, name="cat"):
     `sizes` are the lengths of the operands along the axis.  They are needed only if an operand with
     a gradient lies between operands without a gradient.
 
-    Shapes: xs have equal shapes except along `axis`, where the length of y is the sum of theirs.
+    Shapes: operands (..., n_i, ...), y (..., sum of n_i, ...), with the lengths n_i along `axis`.
     Backward: each operand gets its part of dy.
     Raises: ShapeError unless the operands agree on rank, dtype and all other axes.
     """
@@ -119,14 +119,14 @@ class Cat(GradOp, name="cat"):
             raise ShapeError("cat: there must be at least one operand (got none)")
         axis = normal_axis("cat", self.axis, xs[0])
         for x in xs:
-            if len(x.shape) != len(xs[0].shape) or _but(x, axis) != _but(xs[0], axis):
+            if len(x.shape) != len(xs[0].shape) or _without(x, axis) != _without(xs[0], axis):
                 raise ShapeError(
                     f"cat: operands must have one dtype, and agree on all but axis {axis} "
                     f"({listing(**{f'x{i}': x for i, x in enumerate(xs)})})"
                 )
         sizes = tuple(x.shape[axis] for x in xs)
         if self.sizes not in (None, sizes):
-            raise ShapeError(f"cat: sizes must be the operands' ({self.sizes} for {sizes})")
+            raise ShapeError(f"cat: sizes must be the operands' lengths {sizes} (got {self.sizes})")
         return Spec((*xs[0].shape[:axis], sum(sizes), *xs[0].shape[axis + 1 :]), xs[0].dtype)
 
     def forward(self, *xs: Array, out: Array) -> Calls:
@@ -144,9 +144,9 @@ class Cat(GradOp, name="cat"):
 
 @dataclass(frozen=True)
 class Chunk(GradOp, name="chunk"):
-    """`parts` equal pieces along an axis, as one op with several outputs.
+    """`parts` equal pieces along an axis; an op with several outputs.
 
-    Shapes: x (...), ys: each as x, with 1/parts of its length along `axis`.
+    Shapes: x (...), y: a tuple of pieces, each with 1 / parts of the length of x along `axis`.
     Backward: dx = the joined gradients of the pieces; the gradient of an unused piece is zero.
     Raises: ShapeError if the axis does not divide evenly.
     """
@@ -180,7 +180,7 @@ class Chunk(GradOp, name="chunk"):
 class Slice(CopiedEntries, name="slice"):
     """Basic slicing, y = x[key], with integers, slices, an ellipsis and new axes (None).
 
-    Shapes: x (...), y as NumPy gives it.
+    Shapes: x (...), y as in NumPy.
     Backward: dx = dy at the sliced entries, 0 elsewhere.
     Raises: IndexRangeError for an integer outside its axis, or for too many indices; TapeError for
     an index that is not basic, such as an array.
@@ -211,12 +211,12 @@ class Slice(CopiedEntries, name="slice"):
 
 
 def _moved(source: Array, target: Array) -> Calls:
-    """Yield the call that copies and converts `source`; nothing if both share one memory."""
+    """Yield the call that copies and converts `source`, unless both are the same memory."""
     if address_of(source) != address_of(target):
         yield call(np.copyto, target, source.reshape(target.shape))
 
 
-def _but(x: Spec, axis: int) -> tuple[object, ...]:
+def _without(x: Spec, axis: int) -> tuple[object, ...]:
     return (*x.shape[:axis], *x.shape[axis + 1 :], x.dtype)
 
 

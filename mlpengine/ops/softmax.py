@@ -13,7 +13,7 @@ from mlpengine.ops.op import GradOp
 
 @dataclass(frozen=True)
 class AlongAxis(GradOp):
-    """Base of softmax and log-softmax: ops along one axis that keep the shape."""
+    """Base class of softmax and log-softmax."""
 
     axis: int = -1
 
@@ -34,7 +34,7 @@ class Softmax(AlongAxis, name="softmax"):
 
     Shapes: x (...), y (...), at least one axis.
     Backward: dx = y * (dy - sum(dy * y)).
-    Raises: ShapeError if x lacks the axis or has no entries along the axis.
+    Raises: ShapeError if the axis does not exist or has length 0.
     """
 
     def forward(self, x: Array, *, out: Array, lines: Array) -> Calls:
@@ -61,7 +61,7 @@ class LogSoftmax(AlongAxis, name="log_softmax"):
 
     Shapes: x (...), y (...), at least one axis.
     Backward: dx = dy - exp(y) * sum(dy).
-    Raises: ShapeError if x lacks the axis or has no entries along the axis.
+    Raises: ShapeError if the axis does not exist or has length 0.
     """
 
     def forward(self, x: Array, *, out: Array, lines: Array, workspace: Array) -> Calls:

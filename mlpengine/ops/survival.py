@@ -1,4 +1,4 @@
-"""The loss of censored times.  Networks predict the distribution of the time until an event."""
+"""The loss of networks that predict the distribution of the time until an event."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,15 +23,15 @@ PAIRS = {
     "weibull": (-1.7930997245749267, 0.6062575559405392),
     "loglogistic": (-1.5434046384182083, 1.5434046384182083),
 }
-"""Two values of z for each distribution.
+"""Two values of z = (log(time) - location) / scale for each distribution.
 
-The sum of the losses of two events, one at each z, is lowest at location 0 and scale 1."""
+For two observed events, one at each z, the sum of losses is lowest at location 0 and scale 1."""
 
 WIDE = 40.0
-"""Maximum distance of a bound, in scales, from the location or the other bound.
+"""Maximum distance (in scales) of a bound from the location or other bound, whichever is nearer.
 
-The nearer of the two counts.  A bound farther away is moved to this distance; this changes the
-probability of the interval by less than 1e-16."""
+A bound farther away is moved to this distance, which changes the probability of the interval by
+less than 1e-16."""
 
 FAR, LEVELS = 4.0, 20
 """For z of `FAR` or more, a continued fraction of `LEVELS` levels gives the normal tail.
@@ -47,9 +47,9 @@ class Survival(EntryLoss, name="survival"):
     event.  Any other time means that the event came after abs(time) and before the bound (interval
     censoring); an infinite bound means right censoring.
 
-    An entry has two outputs: the location y and the logarithm s of the scale of log(time).  Let
-    z = (log(abs(time)) - y) exp(-s), and let end be the same for the bound.  The loss of an
-    observed event is s - log(density(z)).  The loss of a censored event is
+    An entry has two outputs: the location y of log(time), and s, the logarithm of its scale.  Let
+    z = (log(abs(time)) - y) exp(-s) and end = (log(bound) - y) exp(-s).  The loss of an observed
+    event is s - log(density(z)).  The loss of a censored event is
     -log(distribution(end) - distribution(z)).  The density of z is normal for `lognormal`,
     exp(z - exp(z)) for `weibull`, and logistic for `loglogistic`.  The mean is over all entries.
     Shapes: output (batch, 2 * entries); target (batch, 2 * entries).
@@ -68,7 +68,7 @@ class Survival(EntryLoss, name="survival"):
 
     def formula(self, y: Expr, s: Expr, t: Expr, bound: Expr) -> Expr:
         z, first, last = _standardized(y, s, t, bound)
-        return where(t > 0, self._seen(z) + s, self._between(first, last))
+        return where(t > 0, self._observed(z) + s, self._censored(first, last))
 
     def gradient(self, y: Expr, s: Expr, t: Expr, bound: Expr) -> tuple[Expr, ...]:
         z, first, last = _standardized(y, s, t, bound)
@@ -78,7 +78,7 @@ class Survival(EntryLoss, name="survival"):
         by_s = where(t > 0, 1 - seen * z, -(low * first + high * last))
         return -((low + high) * narrow), by_s, low * narrow / t, high * narrow / bound
 
-    def _seen(self, z: Expr) -> Expr:
+    def _observed(self, z: Expr) -> Expr:
         """Return -log(density(z))."""
         match self.distribution:
             case "lognormal":
@@ -88,11 +88,11 @@ class Survival(EntryLoss, name="survival"):
             case _:
                 return softplus(z) * 2 - z
 
-    def _between(self, z: Expr, end: Expr) -> Expr:
+    def _censored(self, z: Expr, end: Expr) -> Expr:
         """Return -log(distribution(end) - distribution(z))."""
         match self.distribution:
-            case "lognormal":  # z > 0: by the upper tail, else the lower
-                low, high = map(_upper_tail, _farther(z, end))
+            case "lognormal":
+                low, high = map(_upper_tail, _mirrored(z, end))
                 return low - f.log(-f.expm1(low - high))
             case "weibull":
                 return exp(z) - f.log(-f.expm1(-_rise(z, end)))
@@ -103,7 +103,7 @@ class Survival(EntryLoss, name="survival"):
         """Return density(z) and density(end), divided by distribution(end) - distribution(z)."""
         match self.distribution:
             case "lognormal":
-                near, far = _farther(z, end)
+                near, far = _mirrored(z, end)
                 fall = _upper_tail(near) - _upper_tail(far)
                 at_near = _hazard(near) / -f.expm1(fall)
                 at_far = _hazard(far) * exp(fall) / -f.expm1(fall)
@@ -131,12 +131,12 @@ class Survival(EntryLoss, name="survival"):
 
     @property
     def predictions(self) -> Sequence[Prediction]:
-        """The median, and the quantiles for `SHOWN_LEVELS` with the level in their names."""
+        """The median, and the quantiles for `SHOWN_LEVELS`; their names end with the level."""
         quantiles = [Prediction(f"_{level:g}", self.quantile(level)) for level in SHOWN_LEVELS]
         return [Prediction("", self.quantile(0.5)), *quantiles]
 
     def drawn(self, predictions: Array, rng: np.random.Generator) -> Array:
-        """Return random targets with the lowest mean loss at `predictions` (rows, 1, 3).
+        """Return random targets; `predictions` (rows, 1, 3) have the lowest expected loss on them.
 
         Each time is one of two times with equal probability.  The sum of the losses of both times
         is lowest at the distribution that has these predictions (see `PAIRS`).
@@ -159,8 +159,8 @@ def _rise(z: Expr, end: Expr) -> Expr:
     return exp(end) * -f.expm1(z - end)
 
 
-def _farther(z: Expr, end: Expr) -> tuple[Expr, Expr]:
-    """Return (z, end) if z > 0, else (-end, -z), the same interval of a symmetric density."""
+def _mirrored(z: Expr, end: Expr) -> tuple[Expr, Expr]:
+    """Return (z, end) if z > 0, else the mirrored interval (-end, -z) of the same probability."""
     return where(z > 0, z, -end), where(z > 0, end, -z)
 
 

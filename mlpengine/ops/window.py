@@ -49,18 +49,18 @@ class Window(NamedTuple):
         return rows, columns
 
     def framed(self, x: Spec) -> Spec:
-        """Return the spec of the padded images, or an empty spec without padding."""
+        """Return the spec of the padded images; an empty spec if there is no padding."""
         top, left = self.padding
         padded = (*x.shape[:2], x.shape[2] + 2 * top, x.shape[3] + 2 * left)
         return Spec(padded if top or left else (0,), x.dtype)
 
     def inner(self, frame: Array) -> Array:
-        """Return the images inside the padded ones."""
+        """Return the view of the padded images `frame` without the padding."""
         (top, left), (height, width) = self.padding, frame.shape[2:]
         return frame[:, :, top : height - top, left : width - left]
 
     def patches(self, frame: Array, places: tuple[int, ...]) -> Array:
-        """Return the view (channels, kh, kw, batch, rows, columns) of the windows' contents."""
+        """Return a view (channels, kh, kw, batch, rows, columns) of the pixels in all windows."""
         batch, channels, *sides = frame.strides
         steps = [s * d for s, d in zip(sides, self.dilation, strict=True)]
         jumps = [s * d for s, d in zip(sides, self.stride, strict=True)]

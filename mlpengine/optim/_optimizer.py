@@ -1,4 +1,4 @@
-"""The base of all optimizers: flat vectors, step count, learning rate, weight decay, state."""
+"""The base class of all optimizers."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -28,18 +28,18 @@ OPTIMIZERS: dict[str, type["Optimizer"]] = {}
 """The optimizers by their names in configs and estimators."""
 
 BOUND_AT_ONCE = 8
-"""Maximum number of gradient objects with cached calls; the oldest entry is dropped first."""
+"""Maximum number of `Gradients` with cached calls; the oldest are dropped first."""
 
 
 _BOUND = ("_bound", "_formulas", "_numpy", "moments")
-"""Attributes that a copy creates anew."""
+"""Attributes that are not copied; a copy makes its own."""
 
 
 LearningRate: TypeAlias = Annotated[NonNegative, "Learning rate."]
 WeightDecay: TypeAlias = Annotated[
-    NonNegative, "Decoupled decay of weights, times the learning rate."
+    NonNegative, "Weight decay: each step multiplies the weights by 1 - lr * weight_decay."
 ]
-Betas: TypeAlias = Annotated[tuple[Fraction, Fraction], "Decay of the two moments."]
+Betas: TypeAlias = Annotated[tuple[Fraction, Fraction], "Decay of the first and second moment."]
 """`LearningRate`, `WeightDecay` and `Betas` are types of options of several optimizers."""
 
 STEP_LIMITS = Limits(at_least=0, whole=True)
@@ -53,14 +53,14 @@ class HasParams(Protocol):
 
 
 class HasFlat(Protocol):
-    """Gradients: an object with one vector in the layout of the parameters."""
+    """Gradients: an object with one vector, in the order of the parameters."""
 
     @property
     def flat(self) -> Array: ...
 
 
 class SharedOptions(TypedDict, total=False):
-    """Types of the options that every optimizer passes to `Optimizer`."""
+    """Types of the options that all optimizers have."""
 
     average: float | None
     decay_biases: bool
@@ -69,7 +69,7 @@ class SharedOptions(TypedDict, total=False):
 
 
 class DecayOptions(SharedOptions, total=False):
-    """Types of the shared options and the weight decay."""
+    """Types of the options that all optimizers with weight decay have."""
 
     weight_decay: float
 
@@ -93,10 +93,10 @@ class Optimizer(ABC):
                 velocity = velocity * momentum + g
                 return {"velocity": velocity, "p": p - velocity * rate}
 
-    These formulas give the NumPy calls and the compiled step.  For all optimizers:
+    The NumPy calls and the compiled step are made from these formulas.  For all optimizers:
 
-    * `step` replays calls that are bound at the first step with a gradient object.  It allocates
-      nothing and never writes to the gradients.
+    * The first `step` with a `Gradients` object binds its calls, and later steps replay them.  They
+      allocate nothing.  No step writes to the gradients.
     * The learning rate of a step is `lr` times ``schedule(steps)``, with ``schedule(0)`` at the
       first step.
     * Weight decay is decoupled from the gradient, as in PyTorch's AdamW.  Before the update, a
@@ -104,24 +104,24 @@ class Optimizer(ABC):
       are the views with two or more dimensions; biases and scales decay only with
       ``decay_biases=True`` or by `groups`.
       Source: Loshchilov and Hutter 2019, arXiv 1711.05101, algorithm 2.
-    * With `average`, the moment ``average`` is an exponential moving average of the parameters.  It
-      starts at the parameters; each step sets it to average * moment + (1 - average) * parameters.
-      Averaged parameters often predict better, and suit target networks.
+    * With `average`, ``moments["average"]`` is an exponential moving average of the parameters,
+      from their initial values: average * moment + (1 - average) * parameters at each step.
+      Averaged parameters often predict better.  They are also used as target networks.
       Source: Polyak and Juditsky 1992; Morales-Brotons et al. 2024, arXiv 2411.18704.
     * Frozen parameters (`Flat.frozen`) are neither updated nor decayed.
     * Moments are kept above the denormal numbers (see `mlpengine.optim._denormals`).
 
-    Hyper-parameters are attributes that the constructor reads; only `lr` may be set later.
+    Hyper-parameters are attributes.  Only `lr` may be set after construction.
 
-    For other backends: `moments` maps names to vectors in the layout of the parameters, scaled as
-    each class documents.  `advance` counts a step and sets the 0-d constants of the calls.
+    For backends: `moments` holds vectors in the order of the parameters; each class documents their
+    scale.  `advance` counts a step and sets the 0-d arrays of constants that the calls read.
 
     Args:
         schedule: a function from the number of completed steps to a factor of `lr`.
         average: the decay of the moving average, such as 0.999; None for no average.
         hyper: hyper-parameters that the formulas read, by name.
-        signed: moments that are means of gradients: the decay per step by name.
-        squares: moments that are means of squares (never negative): the decay per step by name.
+        signed: decay per step of each moment that averages gradients, by name.
+        squares: decay per step of each moment that averages squares, by name.
 
     Raises: UsageError for a hyper-parameter out of range or another model's parameters; ShapeError
         or DtypeError for gradients in another layout than the parameters.
@@ -145,7 +145,7 @@ class Optimizer(ABC):
     name: ClassVar[str] = ""
 
     moments: dict[str, Array]
-    """Flat vectors by name; you may read and write these vectors between steps."""
+    """Vectors (parameters,) by name.  You may read and write them between steps."""
 
     current_lr: float
     """Learning rate of the last update; before any update, the rate of the first update."""
@@ -168,7 +168,7 @@ class Optimizer(ABC):
         ] = None,
         groups: Annotated[
             Mapping[str, Group] | None,
-            "Factors for groups of parameters, by name: weights, biases; the others have factor 1.",
+            "Factors for groups of parameters, such as weights or biases, by name of the group.",
         ] = None,
         hyper: Annotated[Mapping[str, float] | None, Given] = None,
         signed: Annotated[Mapping[str, float] | None, Given] = None,
@@ -224,14 +224,14 @@ class Optimizer(ABC):
         return option.check(f"{type(self).__name__}: {name}", value)
 
     def _bind_buffers(self) -> None:
-        """Create the formulas and the NumPy calls of a new optimizer or a copy."""
+        """Make the formulas and the NumPy calls."""
         self._formulas = update_formulas(self, self._hyper, self.moments, self.average)
         self._hyper_values = tuple(self._hyper.values())
         self._numpy = NumpyUpdate(self.describe_update())
         self._bound: dict[int, tuple[HasFlat, Callable[[], None]]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the attributes without bound calls; even a shallow copy gets its own moments."""
+        """Return the attributes except bound calls; even a shallow copy has its own moments."""
         own, slots = cast("tuple[dict[str, Any] | None, dict[str, Any]]", super().__getstate__())
         state = {k: v for k, v in {**slots, **(own or {})}.items() if k not in _BOUND}
         copied = {k: v.copy() for k, v in state.items() if isinstance(v, np.ndarray)}
@@ -256,7 +256,7 @@ class Optimizer(ABC):
 
     @property
     def lr(self) -> float:
-        """Base learning rate, at least 0; a schedule multiplies this rate."""
+        """Learning rate, at least 0, before multiplication by the schedule's factor."""
         return self._lr
 
     @lr.setter
@@ -293,9 +293,9 @@ class Optimizer(ABC):
         return lr
 
     def next_rates(self, count: int) -> Array | float:
-        """Return the learning rates of the next steps, (count,) of float64.
+        """Return the learning rates of the next `count` steps, (count,) of float64.
 
-        Without a schedule, the result is one number.
+        Without a schedule, return a number: the rate of every step.
         Raises: UsageError as in `scheduled_lr`.
         """
         if self.schedule is None:
@@ -308,7 +308,7 @@ class Optimizer(ABC):
         return rates
 
     def step(self, model: HasParams, grads: HasFlat) -> None:
-        """Update the parameters of `model` with `grads.flat`, without changing the gradients."""
+        """Update the parameters of `model` with the gradients ``grads.flat``."""
         try:
             own = model.params is self.params
         except AttributeError:
@@ -321,7 +321,7 @@ class Optimizer(ABC):
         (self._bound.get(id(grads)) or self._bind(grads))[1]()
 
     def calls(self, grads_flat: Array) -> list[Call]:
-        """Return the calls of one step with the gradients `grads_flat`, in order."""
+        """Return the calls that make one step with the gradients `grads_flat`, in order."""
         flat = self.params.flat
         if grads_flat.shape != flat.shape:
             raise ShapeError(
@@ -338,7 +338,7 @@ class Optimizer(ABC):
         return [self.advance, *self._numpy.calls(grads_flat)]
 
     def advance(self) -> None:
-        """Count a step, set its constants, and flush moments if due: the first call of a step."""
+        """Flush the moments if it is time, count a step, and set the constants of this step."""
         steps, numpy = self._steps, self._numpy
         if steps and steps % self.flush_every == 0:
             for run in numpy.flushes:
@@ -354,31 +354,31 @@ class Optimizer(ABC):
                 cell[()] = numbers[name]
 
     def count(self, lr: float, steps: int = 1) -> None:
-        """Record `steps` steps; `lr` is the learning rate of the last step."""
+        """Count `steps` steps that another backend made; `lr` is the rate of the last step."""
         self.current_lr = lr
         self._steps += steps
 
     @abstractmethod
     def numbers(self, *lr_and_t: Any, **named: Any) -> dict[str, Any]:
-        """Return the numbers of a step by name, each as a formula.
+        """Return the scalars that `update` reads, such as a scaled learning rate, by name.
 
         A subclass's method has these parameters, in this order: ``lr``, the step's learning rate;
-        ``t``, the step's number from 1; the names in `hyper`.  Formulas use arithmetic, and `sqrt`
-        and `power` of `mlpengine.optim.scalar_functions`.  The method is called with floats at each
-        step, and once with variables (`mlpengine.formula.Expr`) for C.
+        ``t``, the step's number from 1; the names in `hyper`.  The method may use arithmetic, and
+        `sqrt` and `power` of `mlpengine.optim.scalar_functions`.  It is called with floats at each
+        step, and once with variables (`mlpengine.formula.Expr`) to generate C.
         """
 
     @abstractmethod
     def update(self, *vectors: Any, **named: Any) -> dict[str, Any]:
-        """Return formulas for the new moments and parameters ``p``, in order of computation.
+        """Return formulas for the new moments and the new parameters ``p``, by name.
 
-        The parameters of a subclass's method are the names that its formulas read: ``p``, the
-        gradient ``g``, old moments, hyper-parameters and numbers.  A name with a default may be
-        absent, such as a moment that only some settings need.
+        The arguments of a subclass's method are the names that its formulas read: ``p``, the
+        gradient ``g``, old moments, hyper-parameters, and names from `numbers`.  An argument with a
+        default may be missing, such as a moment that only some settings need.
         """
 
     def state_dict(self) -> State:
-        """Return copies of everything that the next step depends on, without the parameters."""
+        """Return copies of steps, learning rates and moments, and a plateau schedule's state."""
         state: State = {"steps": self.steps, "lr": self.lr, "current_lr": self.current_lr}
         state |= {f"moments.{name}": moment.copy() for name, moment in self.moments.items()}
         if isinstance(self.schedule, PlateauSchedule):
@@ -386,7 +386,7 @@ class Optimizer(ABC):
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Set the state that `state_dict` returned, or change nothing.
+        """Load a `state_dict`; after an error, nothing is changed.
 
         Raises: CheckpointError for a missing or unknown name, or a wrong shape, dtype or number.
         """
@@ -410,7 +410,7 @@ class Optimizer(ABC):
         return f"{self._where}(lr={self.lr:g}, steps={self.steps}, {size})"
 
     def describe_update(self) -> Update:
-        """Return the update as data."""
+        """Return formulas, vectors and settings of the update, for the backends."""
         dtype = self.params.flat.dtype
         return Update(
             *self._formulas,
@@ -425,7 +425,7 @@ class Optimizer(ABC):
         )
 
     def _bind(self, grads: HasFlat) -> tuple[HasFlat, Callable[[], None]]:
-        """Bind the step for `grads`; a reference keeps the id of `grads` from being reused."""
+        """Bind the step for `grads`.  The cache holds `grads`, so that no object reuses its id."""
         if not isinstance(getattr(grads, "flat", None), np.ndarray):
             raise UsageError(
                 f"{self._where}: step needs gradients such as mlp.gradients(batch_size=32) "

@@ -1,4 +1,4 @@
-"""Strict checks of saved state: names, shapes, dtypes and kinds of numbers must match."""
+"""Checks that saved state has the expected names, shapes, dtypes and types of numbers."""
 
 from collections.abc import Mapping
 from math import isnan
@@ -12,15 +12,15 @@ from mlpengine.core.spec import Array, Spec
 from mlpengine.core.wording import quoted
 
 State: TypeAlias = dict[str, Array | int | float]
-"""Copies of arrays, and plain numbers, as `state_dict` returns them."""
+"""Arrays and numbers by name."""
 
 
 def matching_state(where: str, own: Mapping[str, Any], given: Mapping[str, Any]) -> State:
-    """Return `given` if it fits an object with the state `own`.
+    """Return `given`, the state to load into an object with the current state `own`.
 
-    Whole numbers must be at least zero; other numbers must not be NaN.  Numbers may be arrays
-    without axes, as `numpy.savez` stores them.
-    Raises: CheckpointError.
+    Integers must be at least 0; other numbers must not be NaN.  Numbers may be 0-d arrays, as
+    `numpy.savez` stores them.
+    Raises: CheckpointError if names, shapes or dtypes differ.
     """
     if not isinstance(given, Mapping):
         raise CheckpointError(f"{where}: state must be a mapping (got {quoted(given)})")
@@ -43,7 +43,7 @@ def _plain(expected: Any, given: Any) -> Any:
 
 
 def _misfit(expected: Any, given: Any) -> str:
-    """Return a text with the expected and the given value, or "" if `given` fits."""
+    """Return text such as "float32[3] (got float64[3])", or "" if `given` fits."""
     if isinstance(expected, np.ndarray):
         if isinstance(given, np.ndarray) and Spec.of(given) == Spec.of(expected):
             return ""

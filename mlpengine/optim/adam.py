@@ -15,7 +15,7 @@ from mlpengine.optim._optimizer import (
 )
 from mlpengine.optim.scalar_functions import power, sqrt
 
-Epsilon: TypeAlias = Annotated[NonNegative, "Added to the root of the second moment."]
+Epsilon: TypeAlias = Annotated[NonNegative, "Added to the square root of the second moment."]
 
 
 class Adam(Optimizer, name="adam"):
@@ -26,9 +26,9 @@ class Adam(Optimizer, name="adam"):
 
     Weight decay is decoupled, so Adam with `weight_decay` is AdamW.
 
-    Moments: ``first`` = m / (1 - beta1) and ``second`` = v / (1 - beta2).  Their updates add
-    gradients without a factor, so that a step takes only ten NumPy calls.
-    Numbers: `rate` and `scaled_eps` contain all other factors:
+    Moments: ``first`` = m / (1 - beta1) and ``second`` = v / (1 - beta2).  They save two
+    multiplications: first = beta1 * first + grads.
+    Numbers: `rate` and `scaled_eps` contain the missing factors:
     params -= rate * first / (sqrt(second) + scaled_eps).
 
     Source: Kingma and Ba 2015, arXiv 1412.6980, algorithm 1 and the end of section 2.

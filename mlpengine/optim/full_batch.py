@@ -1,4 +1,4 @@
-"""Base of optimizers that use all rows at each step, and may evaluate the loss several times."""
+"""The base class of optimizers that use all rows at each step, such as L-BFGS."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ class Objective(Protocol):
 
     Attributes:
         gradient: (parameters,), written by `evaluate`; 0 for frozen parameters.
-        count: number of squared errors in the mean: rows times outputs.
+        count: number of rows * number of outputs.
     """
 
     gradient: Array
@@ -36,29 +36,28 @@ class Objective(Protocol):
     def curvature(self, matrix: Array) -> None:
         """Write the Gauss-Newton matrix at the parameters of the last `evaluate`.
 
-        It may overwrite `gradient`.
-        Shapes: matrix (trained, trained), in the order of the trained parameters.
+        `gradient` may be overwritten.
+        Shapes: matrix (n, n), for n trained parameters, in their order.
         """
         ...
 
-    def aim(self) -> None:
-        """Replace the targets by the outputs of the current parameters, until `restore`."""
+    def use_outputs_as_targets(self) -> None:
+        """Replace the targets by the current outputs of the network."""
         ...
 
-    def restore(self) -> None:
-        """Restore the targets."""
+    def restore_targets(self) -> None:
+        """Write the original targets back."""
         ...
 
 
 class FullBatch(Optimizer):
-    """Base of the optimizers of full-batch steps; `TrainingStep` calls `minimize`.
+    """Base class of optimizers that use all rows at each step; `TrainingStep` calls `minimize`.
 
     The step's batch size must be the number of rows.  There is no learning rate and no weight
-    decay.  `step` and `calls` raise UsageError, because a step needs more than gradients.
+    decay.  `step` and `calls` raise UsageError, because `minimize` computes gradients itself.
 
     Attributes:
-        numbers_of_state: floats by name that the next step depends on; part of `state_dict`, as
-            are `moments`.
+        numbers_of_state: floats that are saved in `state_dict` like `moments`, by name.
     """
 
     __slots__ = ("_trained", "numbers_of_state")
@@ -118,7 +117,7 @@ class FullBatch(Optimizer):
             self.numbers_of_state[name] = float(state[f"numbers.{name}"])
 
     def _take(self, vector: Array, out: Array) -> None:
-        """Copy the values of the trained parameters into `out` (trained,)."""
+        """Copy the entries of `vector` for trained parameters into `out` (trained,)."""
         at = 0
         for place in self._trained:
             size = place.stop - place.start

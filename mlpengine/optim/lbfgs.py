@@ -1,4 +1,4 @@
-"""Limited-memory BFGS with a line search."""
+"""L-BFGS (limited-memory BFGS) with a line search."""
 
 from math import inf, isfinite, sqrt
 from typing import Annotated, NamedTuple
@@ -14,11 +14,11 @@ DECREASE, CURVATURE = 1e-4, 0.9
 """Constants c1 and c2 of the strong Wolfe conditions (Nocedal and Wright 2006, section 3.1)."""
 
 EVALUATIONS = 25
-"""Maximum number of evaluations in a line search; then the search ends at the best point."""
+"""Maximum number of evaluations in a line search.  After these, the best point is used."""
 
 
 class Point(NamedTuple):
-    """A point of a line search: its position along the direction, its loss and its slope."""
+    """A point of a line search: position along the direction, loss, and derivative of the loss."""
 
     at: float
     loss: float
@@ -26,10 +26,10 @@ class Point(NamedTuple):
 
 
 class Lbfgs(FullBatch, name="lbfgs"):
-    """L-BFGS: a quasi-Newton direction from the last gradients, and a line search along it.
+    """L-BFGS: a quasi-Newton direction from the last gradients, then a line search along it.
 
     L-BFGS works with every loss; each batch must have all rows.  A line search ends at a point that
-    meets the strong Wolfe conditions, or after 25 evaluations at the best point.
+    meets the strong Wolfe conditions.  After 25 evaluations, it ends at the best point so far.
 
     Source: Nocedal and Wright 2006, Numerical Optimization, algorithms 7.4, 3.5 and 3.6.
     """
@@ -65,7 +65,7 @@ class Lbfgs(FullBatch, name="lbfgs"):
         start[...], before[...] = flat, gradient
         self._direction(before, direction)
         slope = _dot(direction, before)
-        if not slope < 0:  # only rounding errors: restart along the gradient
+        if not slope < 0:  # caused by rounding errors: restart along the gradient
             self.numbers_of_state["pairs"] = 0.0
             np.negative(before, direction)
             slope = -norm * norm
@@ -78,7 +78,7 @@ class Lbfgs(FullBatch, name="lbfgs"):
         return loss, norm
 
     def _pair(self, k: int) -> tuple[Array, Array]:
-        """Return the buffers of step and gradient change `k`; older pairs are overwritten."""
+        """Return the buffers of step `k`, for the changes of the parameters and of the gradient."""
         k %= self.memory
         return self.moments[f"step_{k}"], self.moments[f"change_{k}"]
 
@@ -101,7 +101,7 @@ class Lbfgs(FullBatch, name="lbfgs"):
             out += part
 
     def _remember(self, gradient: Array) -> None:
-        """Store the last step and gradient change unless their product is a rounding error."""
+        """Store the changes of parameters and gradient unless rounding errors dominate them."""
         assert self._work is not None
         start, before, _, moved, changed = self._work
         np.subtract(self.params.flat, start, moved)
@@ -114,8 +114,8 @@ class Lbfgs(FullBatch, name="lbfgs"):
     def _search(self, problem: Objective, origin: Point, length: float) -> bool:
         """Move along the direction to a point that meets the Wolfe conditions, or to a lower point.
 
-        `length` is the first position.  Return whether a point was found; if so, the problem was
-        last evaluated there.
+        `length` is the first position.  Return whether there is such a point; the last evaluation
+        is then at this point.
         """
         low, high = origin, None
         at = length
@@ -157,7 +157,7 @@ def _dot(one: Array, other: Array) -> float:
 def _between(low: Point, high: Point) -> float:
     """Return the minimum of a cubic interpolation, limited to the middle 80 % between two points.
 
-    A cubic without a minimum gives the middle.  Source: Nocedal and Wright 2006, eq. 3.59.
+    If the cubic has no minimum, return the middle.  Source: Nocedal and Wright 2006, eq. 3.59.
     """
     width = high.at - low.at
     middle = low.at + width / 2

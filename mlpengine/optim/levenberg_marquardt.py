@@ -1,4 +1,4 @@
-"""Damped Gauss-Newton steps for sums of squares, with Bayesian regularization."""
+"""Levenberg-Marquardt steps for the mean squared error, with or without regularization."""
 
 from math import inf, isfinite
 from typing import Annotated
@@ -15,28 +15,28 @@ MAX_PARAMETERS = 5_000
 """Maximum number of trained parameters n; the three float64 matrices (n, n) take 600 MB."""
 
 LARGEST_DAMPING = 1e12
-"""Maximum damping; if even this damping fails, the step leaves the parameters unchanged."""
+"""Maximum damping.  If no step lowers the loss even then, the parameters stay unchanged."""
 
 LEAST_CURVATURE = 0.1
-"""Minimum entry of D, as a share of the largest curvature of a parameter."""
+"""Minimum entry of D (see `LevenbergMarquardt`), as a share of the largest curvature."""
 
 FREE_STEPS = 5
-"""Number of first steps without weight decay, because a decay could shrink new weights to 0."""
+"""Number of initial steps without decay; decay could shrink the initial weights to 0."""
 
 EFFECTIVE_STEPS = 4
-"""Steps from one count of the effective parameters to the next.
+"""Number of steps after which the number of effective parameters is computed again.
 
-A count needs all eigenvalues, a third of a step's time.  Counts at every step predicted no better.
+It needs all eigenvalues: a third of a step's time.  With 1, predictions were no better.
 """
 
 FIRST_GROWTH = 2.0
-"""Factor of the damping after the first rejected change; further rejections double the factor."""
+"""Factor of the damping after the first rejected change; each further rejection doubles it."""
 
-REACH, LARGEST_BEND = 0.1, 0.75
-"""Constants of the bend (see `LevenbergMarquardt`).
+DIFFERENCE, MAX_ACCELERATION = 0.1, 0.75
+"""Constants of the geodesic acceleration a (see `LevenbergMarquardt`).
 
-The bend is computed from the outputs at weights + `REACH` * d.  A bend that is longer than
-d times `LARGEST_BEND` / 2 is not used.  A bend adds up to a tenth to the time of a step.
+a is a finite difference, from the outputs at weights + `DIFFERENCE` * d.  If a is longer than
+`MAX_ACCELERATION` times d, a is not used.  The acceleration adds up to 10 % to a step's time.
 """
 
 
@@ -44,8 +44,8 @@ class LevenbergMarquardt(FullBatch, name="levenberg_marquardt"):
     """Levenberg-Marquardt: (H + damping D) d = -gradient, with H the Gauss-Newton matrix.
 
     D is diagonal: the curvature of each parameter, but at least a tenth of the largest curvature.
-    The weights change by d plus a bend, half the geodesic acceleration.  On the bent path, outputs
-    move nearly on a straight line.  A long bend is omitted.
+    The weights change by d + a / 2, where a is the geodesic acceleration: the outputs then move
+    nearly on a straight line.  If a is long, the weights change by d.
 
     A change that lowers the loss is accepted.  The damping is then multiplied by a factor from 1/3
     to 2: max(1/3, 1 - (2 gain - 1)^3), with gain = decrease of the loss / decrease of the quadratic
@@ -56,7 +56,7 @@ class LevenbergMarquardt(FullBatch, name="levenberg_marquardt"):
     For results that are precise to the last digits, use a float64 network.
 
     Source: Levenberg 1944; Marquardt 1963 (D); damping of Nielsen 1999 (IMM-REP-1999-05, eq. 2.21);
-    bend (geodesic acceleration) of Transtrum and Sethna 2012 (arXiv 1201.5885, sections 3 and 5).
+    geodesic acceleration of Transtrum and Sethna 2012 (arXiv 1201.5885, sections 3 and 5).
     """
 
     __slots__ = ("_work", "damping")
@@ -84,9 +84,9 @@ class LevenbergMarquardt(FullBatch, name="levenberg_marquardt"):
 
     @property
     def decay(self) -> float:
-        """Factor of the sum of squared weights that is added to the loss; 0 at first.
+        """Factor of the sum of squared weights that is added to the loss; 0 by default.
 
-        It may be set between steps, and is part of `state_dict`.
+        You may set it between steps.  `state_dict` contains it.
         """
         return self.numbers_of_state["decay"]
 
@@ -115,7 +115,7 @@ class LevenbergMarquardt(FullBatch, name="levenberg_marquardt"):
         before = loss + decay * squares
         while state["damping"] <= LARGEST_DAMPING:
             fall = work.solve(2 * decay, state["damping"])
-            self._bend(problem, work)
+            self._accelerate(problem, work)
             np.add(work.weights, work.change, work.moved)
             self._put(work.moved)
             after = problem.loss() + decay * float(work.moved @ work.moved)
@@ -130,16 +130,16 @@ class LevenbergMarquardt(FullBatch, name="levenberg_marquardt"):
         state["damping"], state["growth"] = LARGEST_DAMPING, FIRST_GROWTH
         return loss, norm
 
-    def _bend(self, problem: Objective, work: "_Work") -> None:
-        np.multiply(work.change, REACH, work.moved)
+    def _accelerate(self, problem: Objective, work: "_Work") -> None:
+        np.multiply(work.change, DIFFERENCE, work.moved)
         work.moved += work.weights
         self._put(work.moved)
-        problem.aim()
+        problem.use_outputs_as_targets()
         self._put(work.weights)
         problem.evaluate()
-        problem.restore()
+        problem.restore_targets()
         self._take(problem.gradient, work.moved)
-        work.bend()
+        work.accelerate()
 
     def _decay(self, loss: float, count: int, work: "_Work") -> float:
         """Return the factor of the sum of squared weights that is added to the loss."""
@@ -150,8 +150,8 @@ class BayesianRegularization(LevenbergMarquardt, name="bayesian"):
     """Levenberg-Marquardt with a weight decay that the data determine at each step.
 
     The objective is loss + decay * squares, where squares is the sum of squared weights.  If
-    weights and errors are normal, the most likely decay is
-    loss / squares * effective / (count - effective) for a mean over count squared errors.
+    weights and errors have normal distributions, the most likely decay is
+    loss / squares * effective / (count - effective), where loss is a mean of count squared errors.
     `effective` is the number of parameters that the data determine: the sum of h / (h + 2 decay)
     over the eigenvalues h of the Gauss-Newton matrix, computed at every fourth step.  The first
     five steps have no decay.  Validation rows are not needed.
@@ -163,7 +163,7 @@ class BayesianRegularization(LevenbergMarquardt, name="bayesian"):
 
     @property
     def effective_parameters(self) -> float:
-        """Number of parameters that the data determine, as of the last count."""
+        """Number of parameters that the data determine, when it was last computed."""
         return self.numbers_of_state["effective"]
 
     def _decay(self, loss: float, count: int, work: "_Work") -> float:
@@ -173,9 +173,9 @@ class BayesianRegularization(LevenbergMarquardt, name="bayesian"):
         if self.steps == FREE_STEPS:
             state["effective"] = min(self.trained, count / 2)
         elif self.steps % EFFECTIVE_STEPS == 0:
-            curves = np.linalg.eigvalsh(work.curvature).clip(0.0)
-            shrunk = np.maximum(curves + 2 * state["decay"], 1e-300)  # 0 after an exact fit
-            state["effective"] = float((curves / shrunk).sum())
+            eigenvalues = np.linalg.eigvalsh(work.curvature).clip(0.0)
+            shifted = np.maximum(eigenvalues + 2 * state["decay"], 1e-300)  # 0 after an exact fit
+            state["effective"] = float((eigenvalues / shifted).sum())
         free = max(count - state["effective"], 1e-3 * count)
         state["decay"] = loss * state["effective"] / (max(squares, 1e-300) * free)
         return state["decay"]
@@ -216,19 +216,19 @@ class _Work:
         step: Array = self.change
         return float(step @ self._shift) / 2
 
-    def bend(self) -> None:
-        """Add the bend to `change` unless the bend is long in the norm of D.
+    def accelerate(self) -> None:
+        """Add half the geodesic acceleration to `change` unless it is long in the norm of D.
 
         `moved` must hold -J' W (ahead - outputs) * 2 / count, where ahead are the outputs at
-        weights + `REACH` * change.
+        weights + `DIFFERENCE` * change.
         """
         np.matmul(self.curvature, self.change, self._shift)
-        self._shift += np.divide(self.moved, REACH, self.moved)
-        self._shift /= REACH
+        self._shift += np.divide(self.moved, DIFFERENCE, self.moved)
+        self._shift /= DIFFERENCE
         try:
-            bend = np.linalg.solve(self.damped, self._shift)
+            half = np.linalg.solve(self.damped, self._shift)
         except np.linalg.LinAlgError:  # `change` is along the gradient
             return
-        length, straight = (float(np.sqrt(self.scales @ part**2)) for part in (bend, self.change))
-        if 2 * length <= LARGEST_BEND * straight:
-            self.change += bend
+        length, straight = (float(np.sqrt(self.scales @ part**2)) for part in (half, self.change))
+        if 2 * length <= MAX_ACCELERATION * straight:
+            self.change += half

@@ -1,4 +1,4 @@
-"""Lion, an optimizer that uses only the signs of its updates."""
+"""Lion, an optimizer that moves each parameter by the learning rate, up or down."""
 
 from typing import Annotated, Any, Unpack
 
@@ -13,9 +13,9 @@ class Lion(Optimizer, name="lion"):
     Then m = beta2 * m + (1 - beta2) * grads.  Every parameter moves by `lr`.  Use an `lr` that is 3
     to 10 times smaller than Adam's, and a weight decay that is larger by the same factor.
 
-    Moments: ``first`` = m / (1 - beta2).  A parameter with zero gradients stops moving when the
-    moment is flushed to zero (below 1e-25 in float32).
-    Numbers: `share`; the sign of first * share + grads is the sign of the step.
+    Moments: ``first`` = m / (1 - beta2).  Without gradients, a parameter stops moving when
+    its moment falls below 1e-25 (in float32), because such a moment is set to zero.
+    Numbers: `rate` is the learning rate; sign(first * share + grads) is the sign of a step.
 
     Source: Chen et al. 2023, arXiv 2302.06675, algorithm 2.
     """
@@ -28,7 +28,7 @@ class Lion(Optimizer, name="lion"):
         *,
         lr: LearningRate = 1e-4,
         betas: Annotated[
-            tuple[Fraction, Fraction], "Share of the moment in the step, and its decay."
+            tuple[Fraction, Fraction], "Share of the moment in a step, and decay of the moment."
         ] = (0.9, 0.99),
         **shared: Unpack[DecayOptions],
     ) -> None:

@@ -1,4 +1,4 @@
-"""The update of a parameter vector as bound NumPy calls, made from an `Update`."""
+"""The NumPy calls of an optimizer's step, made from its formulas (`Update`)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -11,24 +11,24 @@ from mlpengine.core.spec import Array, Call, Calls, call
 from mlpengine.formula import plan, variable, variables
 from mlpengine.optim._denormals import flush_signed, flush_square
 
-ROUND_BYTES = 192 * 1024
-"""Maximum bytes of a block, the part of a vector that is updated at a time.
+BLOCK_BYTES = 192 * 1024
+"""Maximum bytes of a block.  Vectors are updated block by block, to stay in the cache.
 
-The blocks of two or three vectors in a call fit into a second-level cache of a megabyte.  In much
-smaller blocks, the fixed cost of a call would outweigh the arithmetic.
+A call reads or writes two or three blocks; they fit into a second-level cache of a megabyte.  With
+much smaller blocks, the fixed cost of a call would exceed the cost of the arithmetic.
 """
 
 
 class NumpyUpdate:
-    """The calls of an update, and the 0-d constants that they read.
+    """The calls of a step, and the constants (0-d arrays) that the calls read.
 
     Attributes:
-        blocks: slices of the parameters that are updated in turn, each with its factor of the
-            learning rate.
+        blocks: slices of the parameters that are updated one after another, each with its factor of
+            the learning rate.
         cells: for each learning-rate factor, the constants by name; `Optimizer.advance` sets them.
         keeps: for each pair of factors (learning rate, weight decay), the constant that multiplies
             the weights before the update.
-        flushes: the calls that flush moments and, with weight decay, the parameters.
+        flushes: the calls of `_denormals`, for moments and, with weight decay, for parameters.
     """
 
     def __init__(self, update: Update) -> None:
@@ -61,7 +61,7 @@ class NumpyUpdate:
         self.flushes = [*self._flush_calls()]
 
     def calls(self, grads: Array) -> list[Call]:
-        """Return the calls of one step; the calls read the constants."""
+        """Return the calls of a step with the gradients `grads` (parameters,)."""
         calls: list[Call] = []
         for block, lr in self.blocks:
             calls += self._decay(block)
@@ -103,7 +103,7 @@ class NumpyUpdate:
 
 
 def _blocks(flat: Array, ranges: Sequence[ParameterRange]) -> Iterator[tuple[slice, float]]:
-    """Yield slices of `flat` of whole cache lines, with their learning-rate factors."""
+    """Yield slices of `flat` (whole cache lines), each with its factor of the learning rate."""
     joined: list[tuple[int, int, float]] = []
     for run in ranges:
         start = run.start
@@ -115,6 +115,6 @@ def _blocks(flat: Array, ranges: Sequence[ParameterRange]) -> Iterator[tuple[sli
         size = last - first
         if not size:
             continue
-        length = line * ceil(size / ceil(size * flat.itemsize / ROUND_BYTES) / line)
+        length = line * ceil(size / ceil(size * flat.itemsize / BLOCK_BYTES) / line)
         for start, stop in pairwise([*range(first, last, length), last]):
             yield slice(start, stop), lr

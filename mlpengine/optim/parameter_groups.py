@@ -1,4 +1,4 @@
-"""Groups of parameters with their own factors of learning rate and weight decay."""
+"""Groups of parameters, with factors of learning rate and weight decay for each group."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Group:
 
     lr: Annotated[NonNegative, "Factor of the learning rate."] = 1.0
     weight_decay: Annotated[
-        NonNegative | None, "Factor of the weight decay; by default 1 for weights, else 0."
+        NonNegative | None, "Factor of the weight decay; by default 1 for weights, 0 for biases."
     ] = None
 
     def __post_init__(self) -> None:
@@ -28,11 +28,11 @@ class Group:
 
 
 def check_group(where: str, name: str, members: Collection[str]) -> None:
-    """Raise UsageError unless `members` contain `name`; `where` begins the message."""
+    """Raise UsageError unless `members` contains `name`; `where` begins the message."""
     if name not in members:
         known = ", ".join(members) or "none"
         raise UsageError(
-            f"{where}: groups must be of the network's, {known} (got {name!r})"
+            f"{where}: groups must be groups of the network: {known} (got {name!r})"
             f"{suggestion(name, members)}"
         )
 
@@ -46,12 +46,12 @@ def find_ranges(
     decays: bool,
     decay_biases: bool,
 ) -> list[ParameterRange]:
-    """Return ranges of trained parameters with equal factors; `members` has names by group."""
+    """Return ranges of trained parameters with equal factors; `members` has the names by group."""
     factors: dict[str, Group] = {}
     for name, group in groups.items():
         check_group(where, name, members)
         if not isinstance(group, Group):
-            raise UsageError(f"{where}: groups must be such as Group(lr=0.1) (got {quoted(group)})")
+            raise UsageError(f"{where}: a group must be a Group(lr=0.1, ...) (got {quoted(group)})")
         factors |= dict.fromkeys(members[name], group)
     ranges: list[ParameterRange] = []
     for name, place in params.places.items():

@@ -16,7 +16,7 @@ class RmsProp(Optimizer, name="rmsprop"):
     + eps), params -= lr * velocity.  As in PyTorch, `eps` is outside the root.
 
     Moments: ``square`` = v / (1 - alpha) and, with momentum, ``velocity`` times sqrt(1 - alpha).
-    Numbers: `rate` = lr / sqrt(1 - alpha) and `scaled_eps` undo these scales.
+    Numbers: `rate` = lr / sqrt(1 - alpha) and `scaled_eps` = eps / sqrt(1 - alpha).
 
     Source: Tieleman and Hinton 2012, Coursera lecture 6.5.
     """
@@ -29,8 +29,8 @@ class RmsProp(Optimizer, name="rmsprop"):
         *,
         lr: LearningRate = 1e-3,
         alpha: Annotated[Fraction, "Decay of the mean square."] = 0.99,
-        eps: Annotated[NonNegative, "Added to the root of the mean square."] = 1e-8,
-        momentum: Annotated[Fraction, "Share of the last update kept."] = 0.0,
+        eps: Annotated[NonNegative, "Added to the square root of the mean square."] = 1e-8,
+        momentum: Annotated[Fraction, "Factor of the previous velocity."] = 0.0,
         **shared: Unpack[DecayOptions],
     ) -> None:
         self.alpha: float = self.fit("alpha", alpha)

@@ -1,4 +1,4 @@
-"""Functions for the numbers of a step, on floats and on formulas for C."""
+"""Functions of floats or formulas, for `Optimizer.numbers`."""
 
 from math import sqrt as root
 from typing import Any

@@ -2,8 +2,8 @@
 
 Every schedule is ``schedule(step) -> factor``; the first step is step 0.  An epoch has
 `steps_per_epoch` steps, by default one.  With a warm-up of w steps, the schedule starts after w
-steps.  During the warm-up, the factor is the schedule's first factor times (step + 1) / (w + 1);
-the first step is above 0 (Goyal et al. 2017, arXiv 1706.02677, section 2.2).  In the docstrings
+steps.  During the warm-up, the factor is the schedule's first factor times (step + 1) / (w + 1)
+(Goyal et al. 2017, arXiv 1706.02677, section 2.2, but not 0 at the first step).  In the docstrings
 below, s = max(0, step - w) and T = `total_steps` - w; `total_steps` includes the warm-up.
 """
 
@@ -31,20 +31,20 @@ ScheduleLike: TypeAlias = Callable[[int], float]
 """A function from the number of completed steps to a factor of the learning rate."""
 
 SCHEDULES: dict[str, type["Schedule"]] = {}
-"""The schedules by their names in configs and estimators."""
+"""The schedules by the names that configs and estimators use."""
 
 
 @dataclass(frozen=True)
 class Schedule(ABC):
-    """Base class: a warm-up ramp, then the schedule.
+    """Base class of schedules: a linear warm-up, then the factors of the subclass.
 
-    An object may serve as a template; `over` returns the schedule of a particular run.
+    A schedule from a config does not know the length of the run; `over` returns a copy that does.
     """
 
     name: ClassVar[str] = ""
 
     warmup_epochs: Annotated[
-        NonNegative, "Epochs over which the learning rate first rises from near zero."
+        NonNegative, "Epochs at the start in which the learning rate rises from near zero."
     ] = field(default=0.0, kw_only=True)
     steps_per_epoch: Annotated[int, Limits(at_least=0, whole=True), Given, "Steps of an epoch."] = (
         field(default=1, kw_only=True)
@@ -59,7 +59,7 @@ class Schedule(ABC):
         check_options(self)
 
     def __call__(self, step: int) -> float:
-        """Return the factor of the base learning rate after `step` steps."""
+        """Return the factor of the learning rate after `step` steps."""
         left = self.warmup_steps - step
         if left <= 0:
             return self._factor(-left)
@@ -71,9 +71,9 @@ class Schedule(ABC):
         return round(self.warmup_epochs * self.steps_per_epoch)
 
     def over(self, total_steps: int, steps_per_epoch: int) -> "Schedule | None":
-        """Return a new schedule for a run, or None if the factor is always 1.
+        """Return the schedule for a run of `total_steps` steps; None if the factor is always 1.
 
-        Raises: UsageError if the warm-up takes the whole run.
+        Raises: UsageError if the warm-up is as long as the run.
         """
         return replace(self, steps_per_epoch=steps_per_epoch)
 
@@ -84,26 +84,26 @@ class Schedule(ABC):
 
 @dataclass(frozen=True)
 class _TimedSchedule(Schedule):
-    """Base class of schedules with an end; after `total_steps` the factor is constant."""
+    """Base class of schedules that end after `total_steps`; the factor is then constant."""
 
     total_steps: Annotated[
         int,
         Limits(at_least=0, whole=True),
         Given,
-        "Steps of the training, with the warm-up; 0 before there is a run.",
+        "Steps of the training, including the warm-up; 0 if not yet known.",
     ] = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.total_steps:
-            _ = self._span  # checks it
+            _ = self._span  # raises if the warm-up is too long
 
     def over(self, total_steps: int, steps_per_epoch: int) -> Self:
         return replace(self, total_steps=total_steps, steps_per_epoch=steps_per_epoch)
 
     @cached_property
     def _span(self) -> int:
-        """Steps after the warm-up."""
+        """Number of steps after the warm-up."""
         name, span = type(self).__name__, self.total_steps - self.warmup_steps
         if not self.total_steps:
             raise UsageError(f"{name}: total_steps is needed, such as {name}(total_steps=1000)")
@@ -139,7 +139,7 @@ def _timed_factors(schedule: _TimedSchedule, steps: range) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class ConstantSchedule(Schedule, name="constant"):
-    """The same learning rate throughout: 1."""
+    """A constant learning rate: the factor is 1."""
 
     def over(self, total_steps: int, steps_per_epoch: int) -> Schedule | None:
         """Return the schedule of a run; None without a warm-up."""
@@ -152,9 +152,9 @@ class ConstantSchedule(Schedule, name="constant"):
 
 @dataclass(frozen=True)
 class StepSchedule(Schedule, name="step"):
-    """Multiplication by `factor` at regular intervals: factor ** (s // every).
+    """Multiplication by `factor` every `every_epochs` epochs: factor ** (s // every).
 
-    `every` is `every_epochs` in steps, at least 1.
+    `every` is the number of steps in `every_epochs`, at least 1.
 
     Source: He et al. 2016, arXiv 1512.03385, section 3.4.
     """
@@ -172,9 +172,7 @@ class StepSchedule(Schedule, name="step"):
 
 @dataclass(frozen=True)
 class ExponentialSchedule(Schedule, name="exponential"):
-    """Decay by `factor` per epoch, with the same ratio at each step.
-
-    This ratio is factor ** (1 / steps_per_epoch).
+    """Decay by `factor` per epoch: factor ** (s / steps_per_epoch).
 
     Source: Darken and Moody 1990, "Note on learning rate schedules for stochastic optimization".
     """
@@ -219,16 +217,16 @@ class CosineSchedule(_TimedSchedule, name="cosine"):
 
 @dataclass(frozen=True)
 class OneCycleSchedule(_TimedSchedule, name="one_cycle"):
-    """Up from `initial` to 1, then down to `final`, each along half a cosine.
+    """A rise from `initial` to 1, then a fall to `final`, each along half a cosine.
 
-    The peak is at s = rise * T - 1 and the end at s = T - 1, as in PyTorch's OneCycleLR.  There,
-    ``max_lr`` is the base rate, ``1 / div_factor`` is `initial`, and
-    ``1 / (div_factor * final_div_factor)`` is `final`.
+    The peak is at s = rise * T - 1 and the end at s = T - 1, as in PyTorch's OneCycleLR with
+    ``max_lr`` = lr, ``1 / div_factor`` = `initial` and
+    ``1 / (div_factor * final_div_factor)`` = `final`.
 
     Source: Smith and Topin 2018, arXiv 1708.07120, section 3, with cosines instead of lines.
     """
 
-    rise: Annotated[Fraction, "Share of the steps in which it rises."] = 0.3
+    rise: Annotated[Fraction, "Share of the steps before the highest learning rate."] = 0.3
     initial: Annotated[NonNegative, Given, "Share of the base learning rate at the start."] = 1 / 25
     final: Annotated[NonNegative, Given, "Share of the base learning rate at the end."] = (
         1 / 250_000
@@ -259,10 +257,10 @@ class PlateauSchedule(Schedule, name="plateau"):
     but not below `min_factor`.  Then the next `cooldown` values are ignored.  NaN is never better.
     For a metric that should rise, observe its negative.
 
-    The fields do not change.  `state_dict` returns the state; the optimizer saves this state with
-    its own.  Each optimizer needs its own object.
+    The optimizer saves the state of the schedule, `state_dict`, with its own state.  Each optimizer
+    needs its own schedule object.
 
-    Source: PyTorch's ReduceLROnPlateau, mode min, with a threshold that also works below zero.
+    Source: PyTorch's ReduceLROnPlateau, mode min; the threshold also works for negative values.
     """
 
     patience: Annotated[
@@ -271,11 +269,11 @@ class PlateauSchedule(Schedule, name="plateau"):
     factor: Annotated[float, Limits(above=0, below=1), "Factor of the learning rate at a drop."] = (
         0.1
     )
-    threshold: Annotated[
-        Fraction, Given, "Smallest improvement that counts, as a share of the best value."
-    ] = 1e-4
+    threshold: Annotated[Fraction, Given, "Minimum improvement, as a share of the best value."] = (
+        1e-4
+    )
     cooldown: Annotated[
-        int, Limits(at_least=0, whole=True), Given, "Epochs after a drop that do not count."
+        int, Limits(at_least=0, whole=True), Given, "Epochs after a drop that are ignored."
     ] = 0
     min_factor: Annotated[NonNegative, Given, "Smallest factor of the learning rate."] = 0.0
     _state: _PlateauState = field(
@@ -304,7 +302,7 @@ class PlateauSchedule(Schedule, name="plateau"):
         return dict(vars(self._state))
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Set the state that `state_dict` returned; raise CheckpointError if it does not fit."""
+        """Load a `state_dict`.  Raises: CheckpointError if it does not fit."""
         state = matching_state(type(self).__name__, self.state_dict(), state)
         vars(self._state).update(state)
 

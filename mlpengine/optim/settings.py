@@ -1,4 +1,4 @@
-"""The options of an optimizer as an object that needs no model."""
+"""The options of an optimizer as a dataclass, for use before there is a model."""
 
 from dataclasses import field, make_dataclass
 from functools import cache, partial
@@ -10,9 +10,9 @@ from mlpengine.optim.schedules import ScheduleLike
 
 
 class OptimizerSettings:
-    """The options of an optimizer's constructor; `kind` is the optimizer's class.
+    """Base class of the options of an optimizer; `kind` is the optimizer's class.
 
-    For example, the options of Adam are an object of ``settings_class(Adam)``, a frozen dataclass.
+    For example, ``settings_class(Adam)(lr=0.01)`` holds options of Adam.
     """
 
     kind: ClassVar[type[Optimizer]]

@@ -8,12 +8,12 @@ from mlpengine.optim._optimizer import DecayOptions, HasParams, LearningRate, Op
 
 
 class Sgd(Optimizer, name="sgd"):
-    """Gradient descent: params -= lr * grads, with momentum params -= lr * velocity.
+    """Gradient descent, with optional momentum.
 
-    Momentum: velocity = momentum * velocity + grads.  Nesterov: params -= lr * (grads + momentum *
-    velocity).  As in PyTorch, a new learning rate does not scale the old velocity.
+    Without momentum: params -= lr * grads.  Momentum: velocity = momentum * velocity + grads and
+    params -= lr * velocity.  Nesterov: params -= lr * (grads + momentum * velocity).
 
-    Moments: ``velocity`` with momentum; with Nesterov, ``velocity`` is stored times `momentum`.
+    Moments: ``velocity``, or, with Nesterov, ``velocity`` times `momentum`.
     Numbers: `rate`, the learning rate.
 
     Source: Sutskever et al. 2013, sections 2 and 3.
@@ -26,8 +26,8 @@ class Sgd(Optimizer, name="sgd"):
         model: HasParams,
         *,
         lr: LearningRate = 0.01,
-        momentum: Annotated[Fraction, "Share of the last update kept."] = 0.0,
-        nesterov: Annotated[bool, "Look ahead along the momentum."] = False,
+        momentum: Annotated[Fraction, "Factor of the previous velocity."] = 0.0,
+        nesterov: Annotated[bool, "Whether to use Nesterov momentum."] = False,
         **shared: Unpack[DecayOptions],
     ) -> None:
         self.momentum: float = self.fit("momentum", momentum)

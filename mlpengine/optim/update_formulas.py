@@ -1,4 +1,4 @@
-"""Formulas from an optimizer's `numbers` and `update`; every backend uses these formulas."""
+"""Recording of an optimizer's `numbers` and `update` as formulas, for all backends."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -14,15 +14,15 @@ def update_formulas(
     moments: Iterable[str],
     average: float | None,
 ) -> tuple[dict[str, Expr], dict[str, Expr]]:
-    """Return the formulas `numbers` and `outputs` of an `Update`.
+    """Return the formulas of the optimizer's `numbers` and of its `update`.
 
-    With `average`, the outputs also update the moment ``average`` with this decay.
+    With `average`, the moment ``average`` is also updated, with this decay.
     Raises: UsageError for an unknown or missing name.
     """
     where = type(optimizer).__name__
     taken = ["lr", "t", *hyper]
     if [a.name for a in parameters_of(type(optimizer).numbers)] != taken:
-        raise UsageError(f"{where}: the parameters of numbers must be {', '.join(taken)}")
+        raise UsageError(f"{where}: the arguments of numbers() must be {', '.join(taken)}")
     returned = optimizer.numbers(*map(variable, taken))
     numbers = {name: _formula(value) for name, value in returned.items()}
     vectors = ["p", "g", *moments]
@@ -35,7 +35,7 @@ def update_formulas(
     wrong += [n for n in outputs if n not in vectors or n == "g"]
     if wrong or len(set(known)) < len(known):
         raise UsageError(
-            f"{where}: update must read and return names that are known, each once "
+            f"{where}: update must read and return known names, each once "
             f"(unknown {wrong}, known {known})"
         )
     if average is not None:

@@ -41,7 +41,7 @@ __all__ = [
     "write_page",
 ]
 
-__getattr__, __dir__ = lazy_names(  # the page of a run does not need these functions
+__getattr__, __dir__ = lazy_names(  # imported at first use; most runs do not need these
     __name__,
     {"comparison": ("lead_of", "paired"), "sweep": ("collect_sweep", "sweep_page")},
 )

@@ -1,4 +1,4 @@
-"""All numbers of a report as plain data: the task, the metrics, the table and the training."""
+"""Collect all numbers of a run's report as plain data, ready for JSON."""
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -54,8 +54,8 @@ MAX_PERMUTED_ROWS = 2_000
 CONFIG_LENGTH = 20_000
 """Maximum number of shown characters of a config."""
 
-TRAVELING = {"path", "failure", "result", "verdicts", "settings", "notes", "model"}
-"""Keys with texts that may contain paths; the directories of the paths are removed."""
+WITH_PATHS = {"path", "failure", "result", "verdicts", "settings", "notes", "model"}
+"""Keys with texts that may contain paths.  Directories are removed from these paths."""
 
 
 DAMAGED = (MlpEngineError, OSError, ValueError, KeyError, TypeError, IndexError, AttributeError)
@@ -65,9 +65,9 @@ DAMAGED = (MlpEngineError, OSError, ValueError, KeyError, TypeError, IndexError,
 class ReportBudget(NamedTuple):
     """Limits of the work for a report.
 
-    `work` limits the multiplications of the linear prediction, and `passes` the multiplications of
-    the forward passes that explain a model.  `rows` limits the rows of a part that are compared
-    with the training rows, and `curves` the columns with partial dependence.
+    `work`: multiplications of the linear prediction.  `passes`: multiplications of the forward
+    passes that explain a model.  `rows`: rows of a part that are compared with the training rows.
+    `curves`: columns with partial dependence.
     """
 
     work: float
@@ -77,7 +77,7 @@ class ReportBudget(NamedTuple):
 
 
 QUICK = ReportBudget(work=WORK, passes=3e9, rows=2_000, curves=3)
-"""Budget of the report at the end of training; this report takes some 0.1 s."""
+"""Budget of the report at the end of training, which takes about 0.1 s."""
 
 THOROUGH = ReportBudget(work=2e10, passes=5e10, rows=20_000, curves=6)
 
@@ -86,11 +86,10 @@ THOROUGH = ReportBudget(work=2e10, passes=5e10, rows=20_000, curves=6)
 class RunData:
     """A run, read from its directory or, right after training, from memory.
 
-    `path` is None for a run without a directory; `history` then holds the epochs.  `loaded` has
-    the data.  `model` is the trained model or, with `trained` False, an untrained model.  `loaded`
-    and `model` are None if they cannot be read; `notes` then give the reason.  `known` has name,
-    rows and outputs of the last measured part, and `score` the comparison with baselines; both are
-    None unless training has computed them.
+    `path` is None for a run without a directory; then `history` has the epochs.  `loaded` has the
+    data.  If `trained` is False, `model` is not trained.  If `loaded` or `model` cannot be read, it
+    is None, and `notes` gives the reason.  `known` is (name, rows, outputs) of the last measured
+    part, and `score` the comparison with baselines; None means that they are computed again.
     """
 
     path: Path | None
@@ -107,7 +106,7 @@ class RunData:
 
 
 class Collected(NamedTuple):
-    """The data of a report, ready for JSON, and the scored rows, for comparisons of runs."""
+    """The data of a report, ready for JSON, and the predicted rows, to compare with other runs."""
 
     data: dict[str, Any]
     scored: ScoredRows | None = None
@@ -166,12 +165,13 @@ def _collect(run: RunData, effort: ReportBudget, *, whole: bool) -> Collected:
     notes = list(run.notes)
     environment = _read_json(run.path / ENVIRONMENT_FILE, notes) if run.path else {}
     scored: ScoredRows | None = None
+    targets = ", ".join(run.model.target) if run.model else "nothing"
     data: dict[str, Any] = {
         "format": REPORT_FORMAT,
         "kind": "run",
         "in_memory": run.path is None,
         "path": str(shown_path(run.path)) if run.path else "trained in memory",
-        "name": run.path.name if run.path else f"a model of {_targets(run)}",
+        "name": run.path.name if run.path else f"a model of {targets}",
         "ending": run.result.get("ending"),
         "failure": run.failure,
         "result": {
@@ -218,7 +218,7 @@ def _collect(run: RunData, effort: ReportBudget, *, whole: bool) -> Collected:
         attempt("gradients", lambda: gradients_of(series, batch_size, dead=dead))
     attempt("settings", lambda: settings_of(run, environment))
     data["notes"] = notes
-    for key in TRAVELING & data.keys():
+    for key in WITH_PATHS & data.keys():
         data[key] = without_directories(data[key])
     return Collected(plain_data(data), scored)
 
@@ -258,11 +258,10 @@ def model_of_run(loaded: LoadedData, model: Model) -> dict[str, Any]:
 
 
 def drivers_of(loaded: LoadedData, model: Model, effort: ReportBudget) -> dict[str, Any]:
-    """Return the importance of columns by permutation, and partial dependence on the first ones.
+    """Return the permutation importance of columns, and partial dependence on the important ones.
 
-    `effort.passes` limits the rows and the permuted columns.  The time to permute all columns grows
-    with the square of their number.  If there are too many, only the columns with the largest
-    effect on the outputs are permuted.
+    `effort.passes` limits the rows and the permuted columns.  Of too many columns, only those with
+    the largest effect on the outputs are permuted.
     """
     columns = feature_columns(model.preprocessor)
     count = len(set(columns))
@@ -294,10 +293,7 @@ def drivers_of(loaded: LoadedData, model: Model, effort: ReportBudget) -> dict[s
 
 
 def data_of(loaded: LoadedData, rows: int) -> dict[str, Any]:
-    """Return sizes, remarks on rows, and how at most `rows` rows of each part differ from training.
-
-    ``mlpengine check`` describes each column.
-    """
+    """Return facts of the data, and how up to `rows` rows of each part differ from training."""
     tables = loaded.tables
     preprocessor = tables.preprocessor
     differences = {}
@@ -363,10 +359,6 @@ def _read_json(path: Path, notes: list[str]) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         notes.append(f"{path.name} cannot be read: {_line(error)}")
     return {}
-
-
-def _targets(run: RunData) -> str:
-    return ", ".join(run.model.target) if run.model else "nothing"
 
 
 def _line(error: BaseException) -> str:

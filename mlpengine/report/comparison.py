@@ -1,4 +1,4 @@
-"""The lead of the better of two runs on the same rows, row by row."""
+"""Compare two runs on the same rows: the lead of the better run, with its standard error."""
 
 from collections.abc import Sequence
 
@@ -18,9 +18,9 @@ def lead_of(
 ) -> Lead | None:
     """Return the lead of the better of two runs.
 
-    If a threshold has costs, the metric is the mean cost; the first such costs count for both runs.
-    Returns None unless both runs have the same metric, table, target and classes, and predicted the
-    same rows; and for a warm start with other rows.
+    If a run's threshold has costs, the metric is the mean cost, with the costs of the first such
+    run.  Returns None if the runs differ in metric, table, target, classes or predicted rows, or if
+    a warm start may have been trained on the predicted rows.
     """
     scores = [one.data["score"] for one in collected if one.data.get("score")]
     models = [one.data["model"] for one in collected if one.data.get("model")]
@@ -36,18 +36,19 @@ def lead_of(
     pair = paired(first, other, metric, judge)
     if pair is None:
         return None
-    value, error = pair
+    value, error, level = pair
     sign = 1 if higher_is_better(metric) else -1
     ahead = int(sign * value < 0)
-    return Lead(metric, first.part, ahead, float(f"{abs(value):.6g}"), float(f"{error:.6g}"))
+    value, error = float(f"{abs(value):.6g}"), float(f"{error:.6g}")
+    return Lead(metric, first.part, ahead, value, error, level)
 
 
 def paired(
     first: ScoredRows, other: ScoredRows, metric: str, judge: Threshold | None = None
-) -> tuple[float, float] | None:
-    """Return the lead of `first` over `other` in a metric, and its standard error.
+) -> tuple[float, float, float] | None:
+    """Return the lead of `first` over `other` in a metric, its standard error and `Lead.level`.
 
-    Returns None if they do not predict the same rows.
+    Returns None if the runs did not predict the same rows.
     """
     places = [scored.rows.places for scored in (first, other)]
     if None in places or first.part != other.part or len(first.rows) != len(other.rows):
@@ -57,5 +58,5 @@ def paired(
     if not same or not np.array_equal(first.rows.truth, other.rows.truth, equal_nan=True):
         return None
     guesses = [baselines.Guess(one.predicted, threshold=judge) for one in (first, other)]
-    value, error = paired_lead(metric, first.rows.truth, first.rows.weights, *guesses)
-    return value, error * float(np.sqrt(len(first.rows) / first.total))
+    value, error, level = paired_lead(metric, first.rows.truth, first.rows.weights, *guesses)
+    return value, error * float(np.sqrt(len(first.rows) / first.total)), level

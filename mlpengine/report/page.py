@@ -74,7 +74,7 @@ def page(
     lead: Content,
     sections: Iterable[tuple[str, str, Markup | None]],
 ) -> str:
-    """Return a whole page: a lead, sections with anchors, and the data as JSON."""
+    """Return a whole page: `lead`, sections (key, title, content), and the data as JSON."""
     shown = [(key, name, body) for key, name, body in sections if body]
     links = [tag("li", tag("a", name, href=f"#{key}")) for key, name, _ in shown]
     bodies = [
@@ -84,7 +84,7 @@ def page(
     ]  # fmt: skip
     notes = [tag("li", note) for note in data.get("notes", ())]
     if notes:
-        bodies.append(tag("section", tag("h2", "What is missing here"), tag("ul", *notes)))
+        bodies.append(tag("section", tag("h2", "Not shown"), tag("ul", *notes)))
     return html_page(
         title, POLICY, page_style(),
         tag("header", lead, tag("nav", tag("ul", *links), aria_label="Sections")),
@@ -161,7 +161,7 @@ def _taught(known: Data) -> str:
     if DIRECT not in rows:
         return ""
     value = score_text(rows[DIRECT][metric]["value"])
-    text = f"a network of this size that learned the targets of the rows has {value}. "
+    text = f"a network of this size that was trained on the targets has {value}. "
     if TEACHER not in rows:
         return text[0].upper() + text[1:]
     name, value = shown_name(metric), score_text(rows[TEACHER][metric]["value"])
@@ -219,7 +219,7 @@ def verdicts_section(data: Data) -> Markup:
     known = data.get("verdicts") or []
     if not known:
         ended = data.get("ending")
-        text = "Nothing unusual." if ended else "There are no verdicts: the run has not ended."
+        text = "Nothing unusual." if ended else "No verdicts yet: the run has not ended."
         return tag("p", text, class_="fine" if ended else "soft")
     return verdict_list(known, call_text if data.get("in_memory") else command_text)
 
@@ -259,7 +259,7 @@ def predictions_section(known: Data | None) -> Markup | None:
         ]
         titles = {"rows": f"share predicted {curves['of']}", "cost": "cost per row"}
         head = ["threshold", *(titles.get(name, shown_name(name)) for name in names)]
-        title = f"Decisions at the model's threshold and at 0.5, {curves['of']}"
+        title = f"Predictions of {curves['of']} at the model's threshold and at 0.5"
         parts.append(scrolling_table(head, lines, title))
     if "confusion" in known:
         parts.append(_matrix(known))
@@ -309,8 +309,8 @@ def _matrix(known: Data) -> Markup:
     )  # fmt: skip
 
 
-def _by_class(known: Data, count: int = 20) -> Markup:
-    order = np.argsort(array_of(known["recall"]), kind="stable")[:count]
+def _by_class(known: Data) -> Markup:
+    order = np.argsort(array_of(known["recall"]), kind="stable")[:20]
     lines = [
         [known["classes"][k], known["class_rows"][k], number(known["recall"][k], 3),
          number(known["precision"][k], 3)]
@@ -338,7 +338,7 @@ def drivers_section(data: Data) -> Markup | None:
 
 def gradients_section(known: Data | None) -> Markup | None:
     """Return norms, update ratios, gradients by layer, units and the noise scale."""
-    if not known or not known["layers"]:  # the file has no sample
+    if not known or not known["layers"]:  # nothing was measured
         return None
     spikes = f" {plural(int(known['spikes'] or 0), 'spike')} of the norm."
     text = f"{plural(known['layers'], 'layer')}.{spikes}"
@@ -388,7 +388,7 @@ def hardest_section(known: Data | None) -> Markup | None:
             ]
         )
     unit = "" if classes else f" Errors are {known['unit']}."
-    text = f"Of the {PART_PHRASES[known['part']]}, those with the largest loss.{unit}"
+    text = f"The {PART_PHRASES[known['part']]} with the largest loss.{unit}"
     return joined(
         tag("p", text, class_="soft"),
         scrolling_table(head, lines, "Hardest rows", words=len(head), named=False),
@@ -427,7 +427,7 @@ def settings_section(data: Data) -> Markup:
     rows = [tag("div", tag("dt", name), tag("dd", value)) for name, value in shown.items()]
     parts: list[Content] = [tag("dl", *rows, class_="facts")]
     if known.get("again"):
-        parts += [tag("p", "The same run again, with every default and override in the config:"),
+        parts += [tag("p", "To repeat the run, with every default and override:"),
                   tag("pre", tag("code", known["again"]))]  # fmt: skip
     if known.get("command"):
         parts += [tag("p", "It was started by:"), tag("pre", tag("code", known["command"]))]

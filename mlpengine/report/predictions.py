@@ -129,9 +129,9 @@ def _classes(scored: ScoredRows, labels: list[str]) -> dict[str, Any]:
 def _curves(
     task: Classification, scored: ScoredRows, threshold: Threshold, label: str
 ) -> dict[str, Any] | None:
-    """Return recall and other shares by threshold, and decisions at the model's threshold and 0.5.
+    """Return recall and other metrics by threshold, and at the model's threshold and at 0.5.
 
-    None if all rows are of one class.
+    Returns None if all rows have the same class.
     """
     chances = task.probabilities(scored.output)[:, threshold.positive]
     is_positive = scored.rows.truth == threshold.positive
@@ -242,7 +242,7 @@ def _known_of(time: float, bound: float) -> list[float] | str:
 
 
 def _outlasting(task: CensoredTimes, scored: ScoredRows) -> dict[str, Any]:
-    """Return predicted and observed shares of rows without an event by the median event time."""
+    """Return predicted and observed shares of rows without an event until the median event time."""
     times, weights = scored.rows.truth[:, 0], scored.rows.weights
     if task.event is None or not (times > 0).any():
         return {}

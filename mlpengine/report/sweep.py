@@ -76,8 +76,8 @@ def sweep_page(data: Mapping[str, Any]) -> str:
         one = score["predictions"]["model"][score["metric"]]
         lead.append(
             tag("p", tag("span", with_error(one["value"], one["error"]), class_="value"),
-                tag("span", f"{shown_name(score['metric'])} of the best on {score['rows']:,} "
-                    f"{where} that chose no trial", class_="unit"), class_="headline")
+                tag("span", f"{shown_name(score['metric'])} of the best trial on "
+                    f"{score['rows']:,} {where}", class_="unit"), class_="headline")
         )  # fmt: skip
     sections = [
         ("trials", "Trials", grid(sweep_charts(data))),
@@ -107,7 +107,7 @@ def _importance(data: Mapping[str, Any]) -> Markup | None:
         return None
     highest = max(shares.values())
     lines = [[key, strip(share, 0.0, highest), f"{share:.2f}"] for key, share in shares.items()]
-    text = tag("p", "The share of each setting in the difference between the best trials and "
+    text = tag("p", "How much each setting explains the difference between the best trials and "
                "all trials (PED-ANOVA).", class_="soft")  # fmt: skip
     return joined(text, scrolling_table(["setting", "", "share"], lines, "Importance of settings"))
 

@@ -22,7 +22,7 @@ from mlpengine.core.fields import Limits, Option
 STRICT = ConfigDict(extra="forbid", allow_inf_nan=False, defer_build=True)
 """pydantic configuration: unknown keys and infinities are errors; validators are built when used.
 
-The types `Flag` and `mlpengine.core.fields.Limits` make flags and numbers strict.
+`Flag` and `mlpengine.core.fields.Limits` also refuse values of another type, such as the text "1".
 """
 
 Flag: TypeAlias = Annotated[bool, Strict()]
@@ -30,7 +30,7 @@ WholeNumber: TypeAlias = Annotated[int, Limits(whole=True)]
 
 
 def rule(text: str, *at: str) -> PydanticCustomError:
-    """Return the error of a rule between fields, shown at the key path `at`."""
+    """Return the error for fields that do not fit together; the message names the key `at`."""
     return PydanticCustomError("rule", "{text}", {"text": text, "at": at})
 
 
@@ -41,7 +41,7 @@ def _in_a_list(value: Any) -> Any:
 
 
 def one_or_more(item: Any) -> BeforeValidator:
-    """Return the annotation of a tuple that a file may write as a list, one item, or null."""
+    """Return the annotation for a tuple: in a file, a list, a single item, or null (empty)."""
     return BeforeValidator(_in_a_list, json_schema_input_type=item | list[item] | None)
 
 
@@ -49,10 +49,9 @@ Texts: TypeAlias = Annotated[tuple[str, ...], one_or_more(str)]
 
 
 class Names:
-    """Annotation of a text that is in `names`, or that `others` accepts.
+    """Annotation for a text: one of `names`, or a text that `others` accepts without UsageError.
 
-    `names` may be a registry.  An empty registry accepts every text, because the module that fills
-    the registry is not imported yet.  `others` raises UsageError for a wrong text.
+    If `names` is empty, every text is accepted: a registry is empty until its module is imported.
     """
 
     def __init__(
@@ -91,7 +90,7 @@ def _switched(value: Any) -> Any:
 
 
 def switch(kind: Any) -> BeforeValidator:
-    """Return the annotation of optional settings: false means None, true the default settings."""
+    """Return the annotation for optional settings: false means None, true the default settings."""
     return BeforeValidator(_switched, json_schema_input_type=kind | bool | None)
 
 
@@ -108,12 +107,10 @@ EXPECTED: Mapping[str, str] = {
     **dict.fromkeys(("float_type", "float_parsing"), "a number"),
     "bool_type": "true or false",
     "string_type": "text",
-    "tuple_type": "a list",
-    "list_type": "a list",
-    "model_type": "a mapping of keys",
-    "dataclass_type": "a mapping of keys",
-    "dict_type": "a mapping of keys",
-    "mapping_type": "a mapping of keys",
+    **dict.fromkeys(("tuple_type", "list_type"), "a list"),
+    **dict.fromkeys(
+        ("model_type", "dataclass_type", "dict_type", "mapping_type"), "a mapping of keys"
+    ),
     "finite_number": "a finite number",
     "greater_than": "greater than {gt}",
     "greater_than_equal": "at least {ge}",
@@ -126,10 +123,10 @@ EXPECTED: Mapping[str, str] = {
     "json_invalid": "JSON of valid text",
     "string_pattern_mismatch": "letters, digits, dots and dashes only, 100 at most",
 }
-"""Descriptions of valid values, by the type of pydantic's error."""
+"""Descriptions of valid values, by type of pydantic error."""
 
 UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
-"""Types of pydantic's errors for an unknown key."""
+"""Types of pydantic errors for an unknown key."""
 
 
 def expected(issue: ErrorDetails) -> str:
@@ -141,7 +138,7 @@ def expected(issue: ErrorDetails) -> str:
 
 
 def options_of(kind: Any) -> Mapping[str, Option]:
-    """Return the options of settings, or of a class of the engine, by name."""
+    """Return the options of a class of settings or of the engine, by name."""
     return _options_of(kind)
 
 

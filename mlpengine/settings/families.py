@@ -1,7 +1,7 @@
-"""Options with engine objects as values: a loss, an optimizer, a schedule.
+"""Options for engine objects: the loss, the optimizer, the schedule.
 
-A file may have a name (``optimizer: adam``), a mapping with a name (``{name: adam, lr: 1e-3}``),
-or a mapping without a name, for the default name.
+A config has a name (``optimizer: adam``) or a mapping (``optimizer: {name: adam, lr: 1e-3}``).
+A mapping without a name sets options of the default class.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -22,7 +22,7 @@ from pydantic_core import CoreSchema, PydanticCustomError
 from pydantic_core.core_schema import definitions_schema, no_info_plain_validator_function
 
 from mlpengine.core.errors import UsageError
-from mlpengine.core.fields import Option, options_of
+from mlpengine.core.fields import Limits, Option, options_of
 from mlpengine.ops import LOSSES, Loss
 from mlpengine.optim import (
     OPTIMIZERS,
@@ -36,13 +36,13 @@ from mlpengine.settings.base import STRICT, Flag, one_or_more, rule
 
 
 def keys_of(kind: Any) -> list[tuple[str, Option]]:
-    """Return the options of an engine class that a file may set, as pairs of name and option."""
+    """Return the options of an engine class that a config may set, as (name, option) pairs."""
     return [(name, one) for name, one in options_of(kind).items() if not one.given]
 
 
 @cache
 def model_of(kind: Any, name: str = "") -> type[BaseModel]:
-    """Return the pydantic model that validates the options of a class, and a `name` if given."""
+    """Return the pydantic model that validates the options of a class, and the key `name`."""
     title = kind.__name__.removesuffix("Settings")
     about = (getdoc(kind) or "").partition("\n\n")[0]
     named: Any = (Literal[name], Field(default=name, description=about))
@@ -55,16 +55,18 @@ def model_of(kind: Any, name: str = "") -> type[BaseModel]:
 
 
 def _type_of(option: Option) -> Any:
-    """Return the type of an option in a file; flags are strict, and dataclasses are mappings."""
+    """Return the type of an option in a config; dataclasses are written as mappings."""
     if isinstance(option.default, bool):
         return Flag
-    base = get_args(option.type)[0] if get_origin(option.type) is Annotated else option.type
+    base = option.plain_type
+    if base in (float, int):  # refuse true, and numbers in quotes
+        return Annotated[option.type, Limits(whole=base is int)]
     if get_origin(base) is tuple and get_args(base)[1:] == (Ellipsis,):
         return Annotated[base, one_or_more(get_args(base)[0])]
     for one in get_args(base):
         inner: Any = get_args(one)[-1] if get_origin(one) is Mapping else None
         if isinstance(inner, type) and is_dataclass(inner):
-            read: Any = Annotated[Any, Of(inner)]
+            read: Any = Annotated[Any, EngineObject(inner)]
             return Union[Mapping[str, read], None]  # noqa: UP007 - of a computed type
     return option.type
 
@@ -72,7 +74,7 @@ def _type_of(option: Option) -> Any:
 def build(kind: Any, mapping: Mapping[str, Any], name: str = "") -> Any:
     """Create an object of a class from a mapping of its options.
 
-    Raises: ValidationError for a wrong value; PydanticCustomError if the class refuses the values.
+    Raises: ValidationError for a wrong value; PydanticCustomError for an error of the constructor.
     """
     values = model_of(kind, name).model_validate(mapping)
     try:
@@ -83,7 +85,7 @@ def build(kind: Any, mapping: Mapping[str, Any], name: str = "") -> Any:
 
 
 def _at_its_key(text: str, keys: Collection[str]) -> PydanticCustomError:
-    """Return the error for a message that begins with a key, or with a class and a key."""
+    """Return a message as an error at its key: ``lr must be ...`` or ``Adam: lr must be ...``."""
     for told in (text, text.partition(": ")[2]):
         key, _, reason = told.partition(" ")
         if key.removesuffix(":") in keys:
@@ -91,22 +93,22 @@ def _at_its_key(text: str, keys: Collection[str]) -> PydanticCustomError:
     return rule(text)
 
 
-class Of:
-    """Annotation of an option with an object of an engine class as its value."""
+class EngineObject:
+    """Annotation for an option that takes an object of one engine class."""
 
     def __init__(self, kind: type) -> None:
         self.kind = kind
 
     def complete(self, value: Any) -> Any:
-        """Return the mapping for a short form, such as a name; other values are unchanged."""
+        """Return a short form, such as a name, as a mapping; return other values unchanged."""
         return value
 
     def member(self, mapping: Mapping[str, Any]) -> type[BaseModel]:
-        """Return the pydantic model that validates a mapping."""
+        """Return the pydantic model that validates this mapping."""
         return model_of(self.kind)
 
     def read(self, value: Any) -> Any:
-        """Return the object for a value in a file."""
+        """Return the engine object for a value in a config."""
         if isinstance(value, self.kind):
             return value
         if not isinstance(value, dict):
@@ -116,7 +118,7 @@ class Of:
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """Validate with `read`, so that only the model of the named class is built."""
+        """Validate with `read`; then pydantic builds only the model of the named class."""
         return no_info_plain_validator_function(self.read)
 
     def __get_pydantic_json_schema__(
@@ -126,11 +128,12 @@ class Of:
         return handler(_named_schema(model_of(self.kind)))
 
 
-class Family(Of):
-    """Annotation of an option with an object of a class in `registry` as its value.
+class Family(EngineObject):
+    """Annotation for an option that takes an object of any class in `registry`, by name.
 
-    Without a name, the class is `default`, or ``formula`` if the mapping has this key.  `none` is
-    the name of None.  `takes` accepts further values, possible in Python but not in a file.
+    A mapping without a name gets the name ``formula`` if it has this key, else `default`.  The name
+    `none` means None.  `of` maps a registered class to the class that declares its options.
+    `takes` tells whether a value that is possible only in Python, such as a function, is accepted.
     """
 
     def __init__(
@@ -149,7 +152,7 @@ class Family(Of):
 
     @property
     def names(self) -> list[str]:
-        """Names that a file may have."""
+        """Names that a config may use."""
         return [self.none, *self.registry] if self.none else [*self.registry]
 
     @property
@@ -187,7 +190,7 @@ class Family(Of):
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """Return the schema: a mapping, or a name alone if no option of its class is required."""
+        """Return the schema: a mapping, or only a name if its class has no required option."""
         short = [
             one.model_fields["name"].default
             for one in self.members
@@ -199,7 +202,7 @@ class Family(Of):
 
 
 def _named_schema(model: type[BaseModel]) -> Any:
-    """Return the schema of a model, with the name of its section in the JSON Schema."""
+    """Return the schema of a model with a name, so that the JSON Schema defines it once."""
     named: Any = {**TypeAdapter(model).core_schema, "ref": f"{model.__name__}:section"}
     return definitions_schema(named, [])
 
@@ -212,16 +215,16 @@ LossOption: TypeAlias = Annotated[
     Loss | None,
     LOSS,
     Field(
-        description="Loss that training minimizes; by default cross-entropy for classes, BCE for "
-        "several labels, MSE for numbers."
+        description="Loss to minimize; by default cross-entropy for classes, binary cross-entropy "
+        "for several labels, mean squared error for numbers."
     ),
 ]
 OptimizerOption: TypeAlias = Annotated[
-    OptimizerSettings, OPTIMIZER, Field(description="How weights change.")
+    OptimizerSettings, OPTIMIZER, Field(description="How a step changes the weights.")
 ]
 ScheduleOption: TypeAlias = Annotated[
-    Schedule | ScheduleLike, SCHEDULE, Field(description="How lr changes.")
+    Schedule | ScheduleLike, SCHEDULE, Field(description="How lr changes over the steps.")
 ]
 
 FAMILIES = (Loss, OptimizerSettings, Schedule)
-"""Base classes of objects that have a name in files."""
+"""Base classes of the objects that configs refer to by name."""

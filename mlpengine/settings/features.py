@@ -39,55 +39,54 @@ class FeatureSettings:
 
     target: Texts = Field(
         default=(),
-        description="Column to predict, or several; shipped data sets have a default.",
+        description="Column to predict, or a list; data sets of the package have a default.",
     )
     task: Literal["auto", TaskName] = Field(
         default="auto", description="Task; auto: inferred from the target."
     )
-    classes: Texts = Field(
-        default=(), description="All labels of the target in their order; sorted by default."
-    )
+    classes: Texts = Field(default=(), description="All class labels in order; by default, sorted.")
     drop: Texts = Field(default=(), description="Columns to leave out.")
     categorical: Texts = Field(
-        default=(), description="Columns of numbers that are names, not quantities."
+        default=(), description="Number columns to read as categories, such as postal codes."
     )
     features: dict[str, str] = Field(
         default_factory=dict,
         max_length=MAX_COMPUTED,
-        description="Further columns, name: formula of the others.",
+        description="Computed columns, as name: formula, such as {ratio: a / b}.",
     )
     lags: dict[str, SomeSteps] = Field(
         default_factory=dict,
-        description="Further columns, column: steps; power: [1, 24] gives power 1 and 24 rows "
-        "before, in the order of split.time.",
+        description="Columns of earlier values, as column: steps; power: [1, 24] adds power one "
+        "row and 24 rows before, in the order of split.time.",
     )
     rolling: dict[str, Annotated[dict[WindowFunction, SomeSteps], Field(min_length=1)]] = Field(
         default_factory=dict,
-        description="Further columns, column: {function: rows}; power: {mean: 60} is the mean of "
-        "the 60 rows before a row.",
+        description="Columns of rolling windows, as column: {function: rows}; power: {mean: 60} "
+        "adds the mean power of the 60 rows before a row.",
     )
     ahead: Steps = Field(
         default=1,
-        description="Rows from the newest row that lags and windows read to the present row; 3 "
-        "forecasts three rows ahead.",
+        description="Rows to forecast ahead; with 3, the newest row that lags and windows read is "
+        "three rows before the predicted row.",
     )
     series: str | None = Field(
-        default=None, description="Column of series: lags and windows read rows of one series."
+        default=None,
+        description="Column with the series of a row; lags and windows do not cross series.",
     )
     where: str | None = Field(
-        default=None, description="Rows to use: a formula, such as price > 0 and carat < 3."
+        default=None, description="Condition for rows to use, such as price > 0 and carat < 3."
     )
     weight: str | None = Field(default=None, description="Column of sample weights.")
     exposure: str | None = Field(
         default=None,
-        description="Column of exposures, such as insured years: networks learn the target per "
-        "unit of it, and rows count by it (losses poisson, tweedie, gamma).",
+        description="Column of exposures, such as insured years (losses poisson, tweedie, gamma). "
+        "Networks learn the target per unit of exposure; the exposure weights the rows.",
     )
     event: str | None = Field(
         default=None,
-        description="Column of events for a target of times (task survival): 1 where the event was "
-        "seen at this time, 0 where it had not happened by then (right censoring).  Without it, "
-        "the target of this task is two columns, the bounds of the time (interval censoring).",
+        description="Column of events for survival times (task survival): 1 if the event was seen "
+        "at the time, 0 if not until then (right censoring). Without this column, the target of "
+        "the task is two columns, the bounds of the time (interval censoring).",
     )
     class_weights: Literal["balanced", "none"] = Field(
         default="none", description="balanced: rare classes count more in the loss."
@@ -97,36 +96,41 @@ class FeatureSettings:
     )
     clip: FeatureClipping = Field(
         default="smooth",
-        description="smooth: x / sqrt(1 + (x/3)^2) after standard and robust scaling, unless there "
-        "are lags or windows; or none.",
+        description="smooth: limit features by x / sqrt(1 + (x/3)^2) after standard or robust "
+        "scaling, if there are no lags or windows; or none.",
     )
     encoding: Encoding = Field(
         default="none",
-        description="piecewise: numbers and dates also get features by quantile bins; or none.",
+        description="piecewise: numbers and dates also get features of their quantile bins; or "
+        "none.",
     )
     bins: Annotated[int, Limits(at_least=2, at_most=1000, whole=True)] = Field(
         default=BINS, description="Quantile bins of a column, with encoding: piecewise."
     )
     standardize_target: Standardizing = Field(
         default=True,
-        description="Train on standardized targets, or on targets divided by their mean, as losses "
-        "of a logarithm do (poisson, gamma, tweedie).",
+        description="true: train on standardized targets; mean: on targets divided by their mean, "
+        "as the losses poisson, gamma and tweedie always do; false: on the targets.",
     )
     transform_target: TargetTransform = Field(
         default="none",
-        description="log: learn the logarithm of a positive target; predictions are in its units "
-        "and in the range of the training targets; auto: log of a skewed target if a small model "
-        "predicts better, unless there are lags or windows; none: learn the target itself.",
+        description="log: learn the logarithm of a positive target; predictions are in the "
+        "target's units and limited to the range of the training targets. auto: log if the target "
+        "is skewed, a small trial model predicts better, and there are no lags or windows.",
     )
     bound_predictions: Flag = Field(
         default=False,
-        description="Whether predictions of numbers stay in the range of the training targets.",
+        description="Limit predicted numbers to the range of the training targets.",
     )
-    missing: Filling = Field(default="mean", description="Replacement of missing numbers.")
-    min_count: Count = Field(default=3, description="Rows a text must occur in to get a feature.")
+    missing: Filling = Field(
+        default="mean", description="Fills missing numbers; indicator: mean, and a 0/1 feature."
+    )
+    min_count: Count = Field(
+        default=3, description="A text in fewer training rows gets no feature of its own."
+    )
     max_levels: Annotated[int, Limits(at_least=1, at_most=1000, whole=True)] | None = Field(
         default=250,
-        description="The most frequent texts of a column get a feature each; the others share one.",
+        description="Maximum texts of a column with a feature each; rarer texts share one feature.",
     )
 
     @model_validator(mode="after")

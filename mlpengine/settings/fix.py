@@ -1,4 +1,4 @@
-"""The fix of a verdict: a value for an option, and the option's key in configs."""
+"""Fixes.  A verdict is a problem that diagnostics found; its fix sets one option or several."""
 
 import json
 import shlex
@@ -30,9 +30,7 @@ SECTIONS: dict[type, str] = {
 
 @dataclass(frozen=True)
 class Fix:
-    """A value for the option `name` of the class `of`.
-
-    Only a config checks the value.
+    """A value for the option `name` of the class `of`; the value is not checked here.
 
     Raises: UsageError if the class has no such option.
     """
@@ -80,7 +78,7 @@ def by_key(fixes: Iterable[Fix]) -> dict[str, Any]:
 
 
 def with_earlier(key: str, earlier: Any, value: Any) -> Any:
-    """Return the value of a fix; corrections of the data are combined with the earlier value."""
+    """Return a fix's value for `key`; lists and conditions are combined with the earlier value."""
     if key in ("data.drop", "data.na_values"):
         return [*dict.fromkeys([*([earlier] if isinstance(earlier, str) else earlier), *value])]
     return f"{earlier} and {value}" if key == "data.where" else value
@@ -111,9 +109,9 @@ def keywords(
 ) -> dict[str, Any]:
     """Return settings as keywords of `mlpengine.fit`, such as ``{'optimizer': {'lr': 0.1}}``.
 
-    The settings replace values of the keywords `given` (see `with_earlier`).
-    `parameters` has an estimator's parameters by key.  With them, the keywords are for
-    `set_params`, and the parameter ``settings`` gets the other keys.
+    The settings replace or extend values of the keywords `given` (see `with_earlier`).
+    `parameters` maps config keys to an estimator's parameters.  Then the keywords are for
+    `set_params`, and keys without a parameter of their own go into the parameter ``settings``.
     """
     sections: dict[str, Any] = deepcopy(dict(given or {}))
     own = {f"data.{name}": value for name, value in sections.get("data", {}).items()}
@@ -125,6 +123,7 @@ def keywords(
             put(sections, key, value)
         elif key in parameters:
             sections[parameters[key]] = value
+            sections.get("settings", {}).pop(key, None)
         else:
             sections.setdefault("settings", {})[key] = value
     return sections
@@ -138,9 +137,9 @@ def call_text(settings: Mapping[str, Any], parameters: Mapping[str, str] | None 
 
 
 def loop_text(settings: Mapping[str, Any]) -> str:
-    """Return settings as calls without a config, such as ``TrainingStep(..., clip_norm=1.0)``.
+    """Return settings for a training loop in Python, such as ``TrainingStep(..., clip_norm=1.0)``.
 
-    Settings that no class of a loop takes are left out.
+    Settings without a parameter of such a class are left out.
     """
     calls = []
     for key, value in settings.items():
@@ -149,16 +148,16 @@ def loop_text(settings: Mapping[str, Any]) -> str:
             calls.append(f"optimizer(..., {name}={value!r})")
         elif key == "training.early_stopping":
             calls.append("Loop(..., early_stopping=EarlyStopping())")
-        elif key in _TAKEN:
-            calls.append(f"{_TAKEN[key]}(..., {name}={value!r})")
+        elif key in _CLASSES:
+            calls.append(f"{_CLASSES[key]}(..., {name}={value!r})")
     return "; ".join(calls)
 
 
-_TAKEN = {
+_CLASSES = {
     "model.activation": "Mlp",
     "model.dropout": "Mlp",
     "training.batch_size": "TrainingStep",
     "training.clip_norm": "TrainingStep",
     "training.epochs": "Loop",
 }
-"""Class that takes a setting, in a loop without a config."""
+"""Class with a parameter for a setting, by config key."""

@@ -17,19 +17,19 @@ NetworkName: TypeAlias = Literal["mlp", "residual"]
 """The names of `mlpengine.nn.NETWORKS`."""
 
 ActivationName: TypeAlias = Annotated[str, Names(ACTIVATIONS, FormulaActivation)]
-"""The name of an activation, or a formula of x."""
+"""The name of an activation, or a formula such as x * sigmoid(x)."""
 
 MAX_LAYERS = 1000
 """Largest number of hidden layers."""
 
 Units: TypeAlias = Annotated[int, Limits(at_least=1, at_most=1_000_000, whole=True)]
-"""The size of a layer; more units would fill the memory for minutes before the first message."""
+"""The size of a layer, limited so that a mistyped size does not fill the memory."""
 
 OWN_OPTIONS: dict[str, tuple[str, ...]] = {
     "mlp": ("hidden",),
     "residual": ("blocks", "width", "expansion", "residual_dropout"),
 }
-"""Options that only one network has, by the name of this network."""
+"""Options that only one type of network has, by type."""
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -38,8 +38,8 @@ class NetworkSettings:
 
     network: NetworkName = Field(
         default="mlp",
-        description="mlp: dense layers; residual: blocks of layer norm and two dense layers, each "
-        "added to what it reads.",
+        description="mlp: dense layers; residual: blocks of layer norm and two dense layers; the "
+        "input of a block is added to its output.",
     )
     hidden: Annotated[tuple[Units, ...], one_or_more(Units), Field(max_length=MAX_LAYERS)] = Field(
         default=(64, 64), description="Sizes of hidden layers (mlp); 16 means [16]."
@@ -59,18 +59,19 @@ class NetworkSettings:
         Field(min_length=1),
     ] = Field(
         default=("relu",),
-        description="After every hidden layer, or one for each; a name, or a formula of x.",
+        description="Activation after all hidden layers, or a list with one for each layer: a "
+        "name, or a formula of x.",
     )
     dropout: Annotated[tuple[Fraction, ...], one_or_more(Fraction), Field(min_length=1)] = Field(
         default=(0.0,),
-        description="Share of hidden units dropped while training, in steps of 1/256, or a list "
-        "with one for each layer; of residual within blocks.",
+        description="Dropout rate of hidden units (of residual: within blocks), rounded to a "
+        "multiple of 1/256; or a list with one rate for each layer.",
     )
     residual_dropout: Fraction = Field(
         default=0.0, description="Dropout rate of the outputs of blocks (residual)."
     )
     initializer: Annotated[str, Names(INITIALIZERS)] | None = Field(
-        default=None, description="Initial weights; by default those that suit the activation."
+        default=None, description="Initial weights; the default depends on the activation."
     )
 
     @model_validator(mode="after")
@@ -94,15 +95,15 @@ class NetworkSettings:
 
 
 def options_for(network: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that a network accepts, without values that only `mlp` accepts."""
+    """Return the options that a type of network accepts; only `mlp` accepts lists for layers."""
     foreign = {n for other, names in OWN_OPTIONS.items() if other != network for n in names}
     return {
         name: value
         for name, value in options.items()
-        if name not in foreign and (network == "mlp" or not _is_of_layers(name, value))
+        if name not in foreign
+        and (
+            network == "mlp"
+            or name not in ("activation", "dropout")
+            or not (isinstance(value, list | tuple) and len(value) > 1)
+        )
     }
-
-
-def _is_of_layers(name: str, value: Any) -> bool:
-    """Return whether only the network `mlp` accepts this value of an option."""
-    return name in ("activation", "dropout") and isinstance(value, list | tuple) and len(value) > 1

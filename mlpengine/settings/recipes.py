@@ -9,15 +9,15 @@ from mlpengine.settings.run import RunSettings
 from mlpengine.settings.training import LINEAR, SMOOTH, EarlyStopping, MemberType, TrainingSettings
 
 MIDDLE = 20_000
-"""Number of rows that estimators assume while the number is unknown."""
+"""Number of rows that estimators assume before they see the table."""
 
 Sizes: TypeAlias = tuple[
     float, list[int], tuple[float, float], float, int, int, int | Literal["auto"]
 ]
 
 PLAIN: tuple[Sizes, ...] = (
-    (1_000, [64, 64], (0.003, 0.003), 0.1, 200, 16, "auto"),
-    (4_000, [32, 32], (0.003, 0.003), 0.1, 120, 32, "auto"),
+    (1_000, [64, 64], (0.003, 0.005), 0.1, 100, 16, "auto"),
+    (4_000, [32, 32], (0.005, 0.005), 0.1, 60, 32, "auto"),
     (MIDDLE, [256, 256], (0.002, 0.008), 0.05, 60, 128, 20),
     (100_000, [128, 128], (0.002, 0.002), 0.01, 48, 256, 10),
     (float("inf"), [256, 128], (0.002, 0.002), 0.01, 40, 256, 20),
@@ -55,7 +55,7 @@ STUDENT_BATCH, STUDENT_STEPS, STUDENT_EPOCHS = 32, 15_000, 6
 """Batch size, minimum steps and minimum epochs of a student's training."""
 
 FEW_ROWS = 1_000
-"""Maximum training rows with which a student has the lower learning rate."""
+"""Up to this number of training rows, a student has a lower learning rate."""
 
 
 def made_rows_for(rows: int) -> int:
@@ -64,11 +64,11 @@ def made_rows_for(rows: int) -> int:
 
 
 def student_recipe(rows: int) -> RunSettings:
-    """Return the settings of a one-network student for a number of training rows.
+    """Return the settings of a student (distillation) for a number of training rows.
 
-    Measured with means of 16 networks as teachers (November 2026).  Each of these changes made the
-    student worse: no synthetic rows, no bins, relu or silu, a tenth of the weight decay, three
-    times the steps, and on few rows the higher learning rate.
+    The settings were measured (November 2026); a teacher was the mean of 16 networks.  Each of
+    these changes made the student worse: no synthetic rows; no quantile bins; relu or silu; a tenth
+    of the weight decay; three times the steps; the higher learning rate on few rows.
     """
     steps = (rows + made_rows_for(rows)) / STUDENT_BATCH
     lr = 0.001 if rows <= FEW_ROWS else 0.003
@@ -85,17 +85,17 @@ def student_recipe(rows: int) -> RunSettings:
 
 
 FOLDS, ROWS_OF_FOLD = 8, 10
-"""Default number of folds, with one network each, and minimum rows of a fold."""
+"""Default number of folds, and minimum number of rows in a fold."""
 
 FOLDED_ROWS = 100_000
-"""Maximum rows for folds; with more rows, folds gain little, and one network is trained."""
+"""Maximum rows for folds.  With more rows, folds gain little, and one network is trained."""
 
 
 def folds_for(rows: int, blocks: int | None = None) -> int | None:
-    """Return the number of folds for a table; None if rows are too few, or one network is enough.
+    """Return the number of folds for a table; None if there are too few or very many rows.
 
-    `blocks` is the number of groups or times that stay together.  There are at most half as many
-    folds as blocks, so that enough blocks are left for the test.
+    `blocks` is the number of distinct groups or times of the rows, if any.  There are at most half
+    as many folds as blocks, so that enough blocks are left for the test.
     """
     folds = min(FOLDS, rows // ROWS_OF_FOLD, FOLDS if blocks is None else blocks // 2)
     return folds if folds > 1 and rows <= FOLDED_ROWS else None
@@ -107,20 +107,20 @@ def validation_share_for(rows: int) -> float:
 
 
 ENCODED_COLUMNS, ENCODED_ROWS = 300, 100
-"""Maximum columns and minimum rows for features by quantile bins."""
+"""Maximum columns and minimum rows for features of quantile bins."""
 
 SEVERAL_MEMBERS_ROWS = 4_000
-"""Maximum rows for the member type `plain` beside `piecewise` in each fold."""
+"""Up to this number of rows, each fold has the member type `plain` in addition to `piecewise`."""
 
-LINEAR_CELLS = 1 << 22
-"""Maximum cells for linear members, in tables of at most `SEVERAL_MEMBERS_ROWS` rows."""
+LINEAR_VALUES = 1 << 22
+"""Maximum rows times columns for linear members, up to `SEVERAL_MEMBERS_ROWS` rows."""
 
 SMOOTH_FEATURES, SMOOTH_ROWS = 40, 20_000
 """Maximum features and rows for smooth members."""
 
 
 def encodes(rows: int, numbers: int) -> bool:
-    """Return whether columns of numbers also get features by quantile bins.
+    """Return whether the columns of numbers also get features of their quantile bins.
 
     `numbers` is the number of these columns.
     """
@@ -128,20 +128,21 @@ def encodes(rows: int, numbers: int) -> bool:
 
 
 def members_for(
-    rows: int, columns: int, *, encoded: bool, numbers_from: int | None = None
+    rows: int, columns: int, *, encoded: bool, smooth_features: int | None = None
 ) -> tuple[MemberType, ...]:
     """Return the ensemble member types; () if all members are of one type.
 
-    `numbers_from` is the number of features; None for other tasks than regression, and for
-    several targets with missing values.
+    `smooth_features` is the number of features, or None for a table on which smooth members cannot
+    train: a task other than regression, or several targets with missing values.
     """
     if folds_for(rows) is None:
         return ()
-    is_small = numbers_from is not None and numbers_from <= SMOOTH_FEATURES and rows <= SMOOTH_ROWS
+    features = SMOOTH_FEATURES + 1 if smooth_features is None else smooth_features
+    is_small = features <= SMOOTH_FEATURES and rows <= SMOOTH_ROWS
     smooth: tuple[MemberType, ...] = (SMOOTH,) if is_small else ()
     if rows > SEVERAL_MEMBERS_ROWS:
         return ("piecewise", LINEAR, *smooth) if encoded else ()
     by_steps: tuple[MemberType, ...] = ("plain", "piecewise") if encoded else ("plain",)
-    members = (*by_steps, LINEAR) if rows * columns <= LINEAR_CELLS else by_steps
+    members = (*by_steps, LINEAR) if rows * columns <= LINEAR_VALUES else by_steps
     members += smooth
     return members if len(members) > 1 else ()

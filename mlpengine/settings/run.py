@@ -29,7 +29,8 @@ class DiagnosticsSettings:
     """Measurements of gradients, updates and units during training."""
 
     every: Literal["auto"] | Count = Field(
-        default="auto", description="Steps between two samples; auto: as many as cost under 2 %."
+        default="auto",
+        description="Steps between measurements; auto: they take under 2 % of the time.",
     )
     silence: Annotated[tuple[VerdictName, ...], one_or_more(VerdictName)] = Field(
         default=(), description="Names of verdicts to leave out."

@@ -14,11 +14,11 @@ VALIDATION = 0.15
 
 @dataclass(frozen=True, config=STRICT)
 class SplitSettings:
-    """How rows are divided; those in no other part are training rows."""
+    """How rows are divided into training, validation and test rows."""
 
     validation: Fraction | None = Field(
         default=None,
-        description="Share of rows that choose the best epoch; by default 0.15, with folds none.",
+        description="Share of rows that choose the best epoch; by default 0.15, or 0 with folds.",
     )
     test: Fraction = Field(default=0.15, description="Share of rows held out for the final score.")
     group: str | None = Field(
@@ -26,8 +26,8 @@ class SplitSettings:
     )
     time: str | None = Field(
         default=None,
-        description="Time column: the newest rows are test rows. It is no feature, but a date's "
-        "hour, weekday and season are.",
+        description="Column of times: the newest rows are test rows. The time itself is no "
+        "feature, but the hour, weekday and season of a date are.",
     )
 
     @model_validator(mode="after")

@@ -1,7 +1,7 @@
-"""Checks that parsed JSON of model files, checkpoints and results has the structure of a type.
+"""Checks that JSON of model files, checkpoints and results has the structure of a Python type.
 
-A hash shows that a file has not changed since it was written, but not who wrote it.  So the content
-of a file is checked before anything is built from it.
+A hash shows that a file is unchanged, but not who wrote the file.  So the content is checked before
+objects are built from it.
 """
 
 import json
@@ -19,7 +19,7 @@ JSON = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 @cache
 def _adapter(kind: Any) -> TypeAdapter[Any]:
-    """Return the strict validator of a list that holds one value of a type."""
+    """Return the strict validator of a list with one value of this type."""
     return TypeAdapter(list[kind], config=JSON)
 
 
@@ -65,7 +65,7 @@ def fault_of(error: ValidationError, value: Any) -> str:
 
 
 def _place(loc: tuple[int | str, ...], value: Any) -> list[int | str]:
-    """Return the keys of an error's path that exist in the value, without names of types."""
+    """Return the keys of an error's path that exist in the value; pydantic adds names of types."""
     place: list[int | str] = []
     for key in loc:
         inside = key in value if isinstance(value, dict) else isinstance(value, list)

@@ -33,7 +33,7 @@ LINEAR: MemberType = "linear"
 """The type of linear models; their weights are computed after the training of the other types."""
 
 SMOOTH: MemberType = "smooth"
-"""The type of small tanh networks.  They are trained after the others, on all rows in each step."""
+"""The type of small tanh networks, trained after the others.  Each step reads all rows."""
 
 _LAST = (LINEAR, SMOOTH)
 
@@ -42,8 +42,8 @@ Action: TypeAlias = Literal["stop", "skip"]
 MAX_NETWORKS = 1_000
 """Largest number of networks that are trained together."""
 
-FEWEST_WAITED = 10
-"""Minimum number of epochs for the patience `auto`."""
+MIN_PATIENCE = 6
+"""Minimum patience in epochs with ``patience="auto"``."""
 
 Several: TypeAlias = Annotated[int, Limits(at_least=2, at_most=MAX_NETWORKS, whole=True)]
 
@@ -60,52 +60,52 @@ def trained(members: Iterable[MemberType]) -> list[MemberType]:
 
 @dataclass(frozen=True, config=STRICT)
 class EarlyStopping:
-    """When to end before the last epoch."""
+    """When training stops before the last epoch."""
 
     patience: Literal["auto"] | Count = Field(
         default=20,
-        description="Epochs without a better value before stopping; auto: as many as the best "
-        f"epoch's number, at least {FEWEST_WAITED}.",
+        description="Epochs without improvement before training stops; auto: the number of the "
+        f"best epoch, at least {MIN_PATIENCE}.",
     )
     monitor: str = Field(
         default="loss",
-        description="The validation metric to watch: any that training.metrics may name.",
+        description="Validation metric to watch: loss, or any that training.metrics accepts.",
     )
     min_delta: NonNegative = Field(default=0.0, description="Smallest improvement that counts.")
 
     def epochs_after(self, best: int) -> int:
         """Return the patience in epochs if `best` is the number of the best epoch."""
-        return max(best, FEWEST_WAITED) if self.patience == "auto" else self.patience
+        return max(best, MIN_PATIENCE) if self.patience == "auto" else self.patience
 
 
 @dataclass(frozen=True, config=STRICT)
 class Averaging:
     """How weights are averaged over the steps."""
 
-    decay: Fraction = Field(default=0.99, description="Share of the average kept at a step.")
+    decay: Fraction = Field(default=0.99, description="Weight of the old average in the new one.")
 
 
 @dataclass(frozen=True, config=STRICT)
 class ThresholdChoice:
-    """How the threshold of a model of two classes is chosen."""
+    """How the threshold of a model for two classes is chosen."""
 
     metric: str | None = Field(
-        default=None, description="The metric of predicted classes to be best, such as macro_f1."
+        default=None, description="Metric of predicted classes to optimize, such as macro_f1."
     )
     costs: dict[Literal["false_negative", "false_positive"], NonNegative] | None = Field(
         default=None,
-        description="Costs of a false negative and a false positive, by default 1; the threshold "
-        "has the lowest mean cost.",
+        description="Costs of a false negative and a false positive, by default 1. The threshold "
+        "with the lowest mean cost is chosen.",
     )
     positive: Flag | int | float | str | None = Field(
         default=None,
-        description="The class that is predicted above the threshold; by default the second one.",
+        description="The class that is predicted above the threshold; by default the second class.",
     )
 
     @model_validator(mode="after")
     def _one_aim(self) -> Self:
         if (self.metric is None) == (self.costs is None):
-            raise rule("give metric or costs, one of both")
+            raise rule("give either metric or costs")
         costs = self.costs or {}
         if len(costs) == 2 and not any(costs.values()):
             raise rule("one of the costs must be above 0", "costs")
@@ -118,80 +118,82 @@ class TrainingOptions:
 
     folds: Several | None = Field(
         default=None,
-        description="Number of networks, each trained without one fold of the rows; the other "
-        "folds choose its best epoch; the prediction is their mean.",
+        description="Number of folds of the rows. Each network trains without one fold, and the "
+        "scores of the other networks choose its best epoch. The prediction is their mean.",
     )
     seeds: Several | None = Field(
         default=None,
-        description="Number of networks that differ only in their seeds; the prediction is their "
+        description="Number of networks that differ only in their seeds. The prediction is their "
         "mean.",
     )
     members: Annotated[tuple[MemberType, ...], one_or_more(MemberType)] = Field(
         default=(),
         description="Types of ensemble members, one of each per fold (ignored without folds). "
-        "plain reads numbers, piecewise also their quantile bins; "
-        "linear is a linear model, smooth a small tanh network; each step of its training has "
-        "all rows (loss mse). Weights in the mean are chosen on out-of-fold rows.",
+        "plain: a network; piecewise: a network that also reads quantile bins of numbers; linear: "
+        "a linear model; smooth: a small tanh network, trained on all rows in each step (loss "
+        "mse). The weights in the mean are fitted on out-of-fold rows.",
     )
     calibration: Literal["temperature", "none"] = Field(
         default="none",
-        description="temperature: divide logits by a number that is fitted on out-of-fold rows or, "
-        "without folds, on validation rows.",
+        description="temperature: divide logits by a number, fitted on out-of-fold rows; without "
+        "folds, on validation rows.",
     )
     threshold: ThresholdChoice | None = Field(
         default=None,
-        description="How to choose the probability above which the positive class is predicted, on "
-        "out-of-fold rows or, without folds, on validation rows. By default it is 0.5.",
+        description="How to choose the decision threshold of two classes, on out-of-fold rows "
+        "(without folds, on validation rows). The default is a probability of 0.5.",
     )
     epochs: Count = Field(default=100, description="Passes over the training rows, at most.")
     batch_size: Count = Field(default=32, description="Rows per step.")
     drop_last: Flag = Field(
-        default=False, description="Whether an epoch leaves out rows that do not fill a batch."
+        default=False, description="Leave out the last batch of an epoch if it is not full."
     )
     metrics: Texts = Field(
         default=(),
-        description="Further metrics after every epoch: any that evaluate shows, or, of numbers, "
-        "pinball_LEVEL such as pinball_0.9.",
+        description="Further metrics to compute after every epoch: any that mlpengine evaluate "
+        "shows; for numbers also pinball_LEVEL, such as pinball_0.9.",
     )
     freeze: Annotated[tuple[WholeNumber, ...], one_or_more(int)] = Field(
         default=(), description="Layers that are not trained: 0 is the first, -1 the last."
     )
     shards: Count = Field(
         default=1,
-        description="Parts of a batch; their gradients are added. A power of two, and a multiple "
-        "of the ranks under mpiexec.",
+        description="Number of parts of a batch; their gradients are added. A power of two and, "
+        "under mpiexec, a multiple of the number of ranks.",
     )
     clip_norm: Positive | None = Field(
         default=None, description="Largest global gradient norm; larger gradients are scaled down."
     )
     on_nonfinite: Action = Field(
         default="stop",
-        description="End, or skip a step, when a loss or gradient is not finite.",
+        description="stop: end the run at a loss or gradient that is not finite; skip: skip the "
+        "step.",
     )
-    nonfinite_limit: Count = Field(default=10, description="Steps that may be skipped in a run.")
+    nonfinite_limit: Count = Field(default=10, description="Maximum skipped steps of a run.")
     average: Annotated[Averaging | None, switch(Averaging)] = Field(
         default=None,
         description="Evaluate and keep the moving average of the weights: false, true, or its "
         "settings.",
     )
     early_stopping: Annotated[EarlyStopping | None, switch(EarlyStopping)] = Field(
-        default=None, description="When to end before the last epoch: false, true, or its settings."
+        default=None, description="Stop before the last epoch: false, true, or its settings."
     )
     threads: Literal["auto"] | Count = Field(
         default="auto",
-        description="Threads of BLAS or compiled steps; auto: 1 for BLAS, else all useful cores.",
+        description="Threads; auto: one for BLAS, all useful cores for compiled steps.",
     )
     backend: BackendName = Field(
         default="auto",
-        description="Code of the steps; auto: compiled code in runs of much arithmetic, else "
-        "NumPy.",
+        description="What computes the steps; auto: compiled code in runs with much arithmetic, "
+        "else NumPy.",
     )
     rematerialization: Rematerialization = Field(
         default="keep",
-        description="Keep activations for backward, or compute cheap ones again (balanced).",
+        description="keep: store activations for the backward pass; balanced: compute cheap ones "
+        "again.",
     )
     dtype: Literal["float32", "float64"] = Field(
-        default="float32", description="Type of all numbers."
+        default="float32", description="Type of weights, activations and gradients."
     )
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""Checks of the arguments of a training step, with their messages."""
+"""Checks of a training step's arguments, and the error messages."""
 
 import logging
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _log = logging.getLogger("mlpengine")
 
 
 def loss_of(mlp: Network, loss: Any, weights: Mapping[str, float] | None) -> Any:
-    """Return the loss of a network, or the sum of losses for several outputs."""
+    """Return `loss`, or the `LossSum` of a mapping of losses by output name."""
     need("mlp", mlp, Network, "a network such as Mlp([4, 8, 3])")
     if isinstance(loss, Mapping):
         loss = LossSum(loss, weights)
@@ -30,7 +30,7 @@ def loss_of(mlp: Network, loss: Any, weights: Mapping[str, float] | None) -> Any
     else:
         need("loss", loss, Loss, "a loss such as SoftmaxCrossEntropy()")
         if not loss.takes_target:
-            text = "return the output by name, and write {'penalty': MeanOutput()}"
+            text = "name the output in record, and write the loss {'penalty': MeanOutput()}"
             raise UsageError(f"training step: loss must have a target (got {loss.title}); {text}")
     losses = [*loss.losses] if isinstance(loss, LossSum) else [""]
     if {*mlp.out_sizes} != {*losses}:
@@ -42,7 +42,7 @@ def loss_of(mlp: Network, loss: Any, weights: Mapping[str, float] | None) -> Any
 
 
 def optimizer_of(mlp: Network, optimizer: Any) -> Optimizer:
-    """Return `optimizer`.  Raises: UsageError unless it is an optimizer of this network."""
+    """Return `optimizer`.  Raises: UsageError unless the optimizer is made for `mlp`."""
     need("optimizer", optimizer, Optimizer, "an optimizer such as Adam(mlp)")
     if optimizer.params is not mlp.params:
         raise UsageError("training step: optimizer must be made for this network; write Adam(mlp)")
@@ -51,25 +51,25 @@ def optimizer_of(mlp: Network, optimizer: Any) -> Optimizer:
 
 
 def need(name: str, value: object, kind: type, text: str) -> None:
-    """Raise UsageError unless the argument `name` is of this kind."""
+    """Raise UsageError unless `value` is a `kind`; the message says "`name` must be `text`"."""
     if not isinstance(value, kind):
         raise UsageError(f"training step: {name} must be {text} (got {quoted(value)})")
 
 
 def backend_of(backend: str) -> tuple[str, str]:
-    """Return the backend with this name; for ``auto``, also the reason if NumPy is chosen."""
+    """Return the backend to use; for ``auto``, also the reason for NumPy, or ""."""
     if backend not in get_args(BackendName):
         names = ", ".join(get_args(BackendName))
         raise UsageError(f"backend: must be one of {names} (got {backend!r})")
     if backend != "auto":
         return backend, ""
-    from mlpengine.step.auto_backend import auto_backend  # slow, and few imports need it
+    from mlpengine.step.auto_backend import auto_backend  # imported late, because it is slow
 
     return auto_backend()
 
 
 def check_full_batch(step: Any, asked: str) -> str:
-    """Check the options of a full-batch step; return why only NumPy can run it, or ""."""
+    """Check a step with a full-batch optimizer; return why only NumPy can run the step, or ""."""
     optimizer, network = step.optimizer, step.mlp
     if not isinstance(optimizer, FullBatch):
         return ""
@@ -90,9 +90,9 @@ def check_full_batch(step: Any, asked: str) -> str:
                 "every loss"
             )
         network.check_rows(training=True)
-        reason = f"{name} has no compiled rule"
+        reason = f"{name} has no C code"
         if asked == "compiled":
-            from mlpengine.step.auto_backend import NUMPY_RUNS  # slow, and few imports need it
+            from mlpengine.step.auto_backend import NUMPY_RUNS  # imported late: slow
 
             _log.warning(NUMPY_RUNS, reason)
         return reason
@@ -100,7 +100,7 @@ def check_full_batch(step: Any, asked: str) -> str:
 
 
 def check_names(mlp: Network, loss: Any, x: Any, y: Any) -> None:
-    """Raise ShapeError unless features and targets have the network's names."""
+    """Raise ShapeError unless `x` and `y` have the names of the inputs and outputs."""
     targets = loss.targets if isinstance(loss, LossSum) else None
     for name, value, wanted in (("x", x, mlp.in_shape), ("y", y, targets)):
         if isinstance(wanted, dict | list):
@@ -110,7 +110,7 @@ def check_names(mlp: Network, loss: Any, x: Any, y: Any) -> None:
 
 
 def rows_of(mlp: Network, loss: Any, x: Any, y: Any) -> Any:
-    """Return the features of all inputs as rows."""
+    """Return `x` as an array (rows, ...), or as `NamedRows` if inputs have names."""
     check_names(mlp, loss, x, y)
     if isinstance(mlp.in_shape, Mapping):
         rows = as_rows(x)
@@ -133,11 +133,11 @@ def targets_of(loss: Any, y: Any) -> Any:
 
 
 def check_order(order: Any, rows: int, where: str) -> None:
-    """Raise ShapeError unless `order` has whole batches of `rows`; `where` begins the message."""
+    """Raise ShapeError unless `order` is int64 (steps * rows,); `where` begins the message."""
     known = isinstance(order, np.ndarray) and order.dtype == np.int64 and order.ndim == 1
     if not known or order.size % rows:
         raise ShapeError(
-            f"{where}: order must be an array of int64, a multiple of {rows} long "
+            f"{where}: order must be an int64 array with a multiple of {rows} entries "
             f"(got {quoted(order)}); for example, write np.arange({rows})"
         )
 
@@ -155,7 +155,7 @@ def too_many_rows(rows: int, batch_size: int) -> str:
 def refuse_weights(weight: Array | None) -> NoReturn:
     """Raise UsageError for sample weights that are missing or unexpected."""
     if weight is None:
-        raise UsageError("training step: made with weighted=True, needs sample_weight")
+        raise UsageError("training step: was made with weighted=True and needs sample_weight")
     raise UsageError(
         "training step: takes no sample_weight unless it is weighted; write "
         "TrainingStep(mlp, loss, optimizer, batch_size=32, weighted=True)"
@@ -163,7 +163,7 @@ def refuse_weights(weight: Array | None) -> NoReturn:
 
 
 def advice_on_y(y: Array, buffer: Array) -> str:
-    """Return advice on targets that do not fit the buffer, or ""."""
+    """Return what to write for targets that do not fit the buffer, or ""."""
     classes = buffer.dtype.kind == "i"
     if y.shape[:1] != buffer.shape[:1]:
         return f"; write one target for each of {plural(len(buffer), 'row')}"

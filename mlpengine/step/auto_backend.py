@@ -1,4 +1,4 @@
-"""The rule of ``auto``: the choice of a backend for a run or for a caller's own step."""
+"""The choice of a backend for ``backend="auto"``."""
 
 import logging
 from collections.abc import Sequence
@@ -10,13 +10,13 @@ from mlpengine.nn import TabularNetwork
 _log = logging.getLogger("mlpengine")
 
 NUMPY_RUNS = "backend: NumPy runs instead of compiled code (%s)"
-"""Message for a step that cannot be compiled."""
+"""Message for a step that cannot be compiled, with the reason."""
 
 SAVED_BY_CALLS = 30e-6
-"""Seconds that machine code saves per step, compared with NumPy's Python calls.
+"""Seconds per step that machine code saves, because it needs no Python call for each op.
 
-This number and the next three were measured on one thread of a Xeon with AVX-512
-(``benchmarks/compiling.py``)."""
+The next three numbers are further seconds: per multiplication, per parameter, and per unit with
+dropout.  All were measured on one thread of a Xeon with AVX-512 (``benchmarks/compiling.py``)."""
 
 SAVED_BY_MULTIPLICATION = 7.2e-12
 
@@ -25,26 +25,26 @@ SAVED_BY_PARAMETER = 0.5e-9
 SAVED_BY_DROPPED_UNIT = 2.5e-9
 
 SECONDS_OF_PROGRAM = 0.25
-"""Seconds that the compiler takes for code that all programs share.
+"""Seconds that the compiler takes for the code that is the same in all programs.
 
-This number and the next two are processor time of GCC 12 on the same machine."""
+The next two numbers are further seconds.  All are processor time of GCC 12 on this Xeon."""
 
 SECONDS_OF_LAYER = 0.27
 
 SECONDS_OF_RANGES = 0.4
-"""For a network that reads some of the features."""
+"""For a network that reads only a part of the features."""
 
 FORWARD_SHARE = 0.25
-"""Compile time of a forward pass divided by the time of a step (GCC 12, EPYC with AVX-512)."""
+"""Compile time of a forward pass / compile time of a step (GCC 12, EPYC with AVX-512)."""
 
 MIN_SHARE_SAVED = 0.33
-"""Minimum of saved time / compile time; below 1, because later runs use the cache."""
+"""Minimum of saved time / compile time; below 1, because later runs find a cached program."""
 
 
 def seconds_to_compile(mlp: TabularNetwork) -> float:
-    """Estimate the seconds that the compiler takes for a step, from the network's parts alone.
+    """Estimate the seconds that the compiler takes for a training step.
 
-    Layer sizes and the number of features do not matter: the program loops over them.
+    Layers of equal size share code.  The sizes themselves do not matter: they are bounds of loops.
     """
     layers = SECONDS_OF_LAYER * len({*mlp.dense_sizes})
     return SECONDS_OF_PROGRAM + SECONDS_OF_RANGES * bool(mlp.reads) + layers
@@ -53,23 +53,23 @@ def seconds_to_compile(mlp: TabularNetwork) -> float:
 def choose_backend(steps: int, mlp: TabularNetwork, batch_size: int) -> str:
     """Return the backend that ``auto`` selects for a run of `steps` steps.
 
-    The choice depends only on shapes and on whether there is a compiler, not on the cache.  So a
-    config gives the same bits in every run on one machine.
+    The choice depends on shapes and on whether there is a compiler.  It does not depend on the
+    cache, so that a config gives the same bits in every run on one machine.
     """
     sizes = mlp.dense_sizes
     weights = sum(in_dim * out_dim for in_dim, out_dim in sizes)
     biases = sum(out_dim for _, out_dim in sizes)
     saved = SAVED_BY_CALLS + SAVED_BY_PARAMETER * (weights + biases)
-    saved += SAVED_BY_MULTIPLICATION * 3 * batch_size * weights  # backward is two thirds
+    saved += SAVED_BY_MULTIPLICATION * 3 * batch_size * weights  # forward 1, backward 2
     saved += SAVED_BY_DROPPED_UNIT * batch_size * mlp.dropped_units
     pays = steps * saved >= MIN_SHARE_SAVED * seconds_to_compile(mlp)
     return auto_backend()[0] if pays else "numpy"
 
 
 SAVED_BY_PREDICTED_UNIT = 0.5e-9
-"""Seconds that machine code saves per unit and predicted row (same machine, one thread).
+"""Seconds that machine code saves per unit and predicted row (one thread of the same Xeon).
 
-Machine code adds biases and applies activations without further passes over memory."""
+Machine code adds the bias and applies the activation in the same pass over memory."""
 
 
 def prediction_backend(networks: Sequence[TabularNetwork], rows: int) -> str:
@@ -84,7 +84,7 @@ def prediction_backend(networks: Sequence[TabularNetwork], rows: int) -> str:
 
 
 def auto_backend() -> tuple[str, str]:
-    """Return ("compiled", ""), or ("numpy", the reason) without a compiler."""
+    """Return ("compiled", ""), or, if there is no compiler, ("numpy", the reason)."""
     try:
         compiler()
     except CompileError as reason:

@@ -19,19 +19,19 @@ from mlpengine.core.fork_locks import process_lock
 from mlpengine.core.system import usable_cores
 
 _pinned: ContextVar[int | None] = ContextVar("pinned", default=None)
-"""The number of threads within `pinned`."""
+"""Maximum number of threads that predict within `pinned`; None outside."""
 
 
 def cores(root: Path = Path("/")) -> int:
-    """Return the number of cores that this process may use; a CPU quota is rounded down."""
+    """Return the number of cores that this process may use; a quota of 1.5 cores counts as 1."""
     return max(1, int(min(len(usable_cores()), cpu_quota(root))))
 
 
 def cpu_quota(root: Path = Path("/")) -> float:
-    """Return the number of cores that the control groups of this process (a container) allow.
+    """Return the CPU quota of this process in cores, such as 1.5; infinity without a quota.
 
-    This is the smallest quota (``cpu.max``) of the process's group and of the groups above it.  If
-    the container hides a group, only the groups above it count.  Infinite without a quota.
+    Linux control groups (containers) set quotas.  The smallest quota (``cpu.max``) of the process's
+    group and its parent groups counts.  Groups that the container hides are left out.
     """
     top, quotas = root / "sys/fs/cgroup", [inf]
     try:
@@ -56,7 +56,7 @@ def _quota(file: Path) -> float:
 
 @contextmanager
 def pinned(blas: int, predicting: int = 0) -> Iterator[None]:
-    """Limit BLAS and NumExpr to `blas` threads, and predictions to `predicting` (or `blas`)."""
+    """Limit BLAS and NumExpr to `blas` threads, and predictions to `predicting` (0: to `blas`)."""
     numexpr: Any = sys.modules.get("numexpr")
     before = numexpr.set_num_threads(min(blas, numexpr.MAX_THREADS)) if numexpr else 0
     token = _pinned.set(predicting or blas)
@@ -70,7 +70,7 @@ def pinned(blas: int, predicting: int = 0) -> Iterator[None]:
 
 
 def threads_allowed() -> int:
-    """Return the number of threads that may predict: all cores, or the limit of `pinned`."""
+    """Return the maximum number of threads that predict: the limit of `pinned`, or all cores."""
     return _pinned.get() or cores()
 
 
@@ -85,7 +85,7 @@ def _libraries_with(modules: int) -> ThreadpoolController:
 
 
 class _OneBlasThread:
-    """Limits BLAS to one thread while any thread of this process predicts."""
+    """Limits BLAS to one thread while at least one thread of this process predicts."""
 
     def __init__(self) -> None:
         self._lock, self._users = process_lock(), 0
@@ -109,7 +109,7 @@ _one = _OneBlasThread()
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Limit BLAS to one thread; several threads may be within this context."""
+    """Limit BLAS to one thread; several Python threads may enter at the same time."""
     if _pinned.get() == 1:  # already limited
         yield
         return
@@ -121,7 +121,7 @@ def one_blas_thread() -> Iterator[None]:
 
 
 def blas_name() -> str:
-    """Return name and version of each BLAS in use, in sorted order."""
+    """Return name and version of each loaded BLAS, such as "openblas 0.3.27"."""
     pools = [pool for pool in _libraries().info() if pool["user_api"] == "blas"]
     names = sorted(f"{pool['internal_api']} {pool['version']}" for pool in pools)
     return ", ".join(names) or "unknown"

@@ -1,4 +1,4 @@
-"""A training step bound to buffers with a fixed number of rows."""
+"""A training step for a fixed number of rows: its buffers and its calls."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlpengine.backends.update_rules import largest_factor
-from mlpengine.core.buffers import Uncopyable, hides_entries, quiet_runner, replay, write_into
+from mlpengine.core.buffers import Uncopyable, has_masked_entries, quiet_runner, replay, write_into
 from mlpengine.core.errors import DtypeError, NumericalError, ShapeError
 from mlpengine.core.named import NamedRows, arrays_by_name, arrays_in
 from mlpengine.core.rows import gather_rows
@@ -30,7 +30,7 @@ StepData = tuple[Any, Any, Array | None]
 
 
 def step_data(x: Any, y: Any, weights: Array | None) -> StepData:
-    """Return the data of many steps; mappings become `NamedRows`, and lists become arrays."""
+    """Return `x`, `y` and `weights`; mappings become `NamedRows`, and lists become arrays."""
     if type(x) is type(y) is np.ndarray:
         return x, y, weights
     x, y = (np.asarray(rows) if isinstance(rows, list | tuple) else rows for rows in (x, y))
@@ -40,23 +40,23 @@ def step_data(x: Any, y: Any, weights: Array | None) -> StepData:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BoundStep(Uncopyable):
-    """The step for a fixed number of rows: its buffers, and the calls up to the gradients."""
+    """The step for a fixed number of rows: its buffers, and the calls that compute gradients."""
 
     scratch: Scratch
     grads: Gradients
     loss: BoundLoss
     calls: tuple[Call, ...]
     fused: "Executor | None" = None
-    """The whole step with the update as machine code, or None; with it, `calls` is empty."""
+    """The whole step with its update as one program, or None; if it exists, `calls` is empty."""
     update: "Executor | None" = None
-    """Machine code for gradient norm, clipping and update after `calls`, or None."""
+    """A compiled program for gradient norm, clipping and update, run after `calls`, or None."""
 
     program: "Executor | None" = None
-    """`calls` as machine code that can gather the rows, or None."""
+    """The compiled program that `calls` runs, if it computes all gradients; otherwise None."""
 
     @property
     def forward(self) -> "Executor | None":
-        """Machine code that computes outputs without dropout, or None."""
+        """The compiled program, if it can also compute outputs without dropout; otherwise None."""
         if not self.scratch.recording.predicts:
             return None
         program = self.fused or self.program
@@ -64,17 +64,17 @@ class BoundStep(Uncopyable):
 
     @property
     def value(self) -> float:
-        """Loss of the batch after `calls`."""
+        """Loss of the batch; valid after `calls` ran."""
         return float(self.loss.value)
 
     @property
     def buffers(self) -> StepData:
-        """Buffers for a batch."""
+        """Buffers for features, targets and sample weights of a batch."""
         return self.scratch.input, self.loss.target, self.loss.sample_weight
 
     @property
     def loss_parts(self) -> Sequence[Any]:
-        """Losses of all parts of the batch."""
+        """The loss of each shard of the batch."""
         return [self.loss]
 
     def losses(self, loss: Any, value: float) -> dict[str, float]:
@@ -104,7 +104,7 @@ class BoundStep(Uncopyable):
         inputs: Any = self.scratch.input
         target: Any = self.loss.target
         weights = self.loss.sample_weight
-        try:  # no helper: two fewer calls save 2 % of the shortest step
+        try:  # repeated code: two calls of a helper would cost 2 % of the shortest step
             if type(inputs) is np.ndarray:
                 write_into(inputs, x, "training step: x")
             else:
@@ -123,10 +123,10 @@ class BoundStep(Uncopyable):
             refuse_weights(weight)
 
     def find_fault(self, first: int = 0, *, alone: bool = True) -> Fault | None:
-        """Return the position of the first number that is not finite, or None.
+        """Return the position of the first NaN or infinity, or None.
 
-        `first` is the index of the first row in the batch.  Without `alone`, the gradients of
-        parameters are not searched, because rows in other buffers contribute to them.
+        `first` is the batch's row index of the first row in these buffers.  If other buffers hold
+        rows of the same batch, `alone` is False: sums over all rows are then not searched.
         Raises: IndexRangeError if a label or target is the cause.
         """
         quiet_runner()(replay, self.loss.forward)
@@ -143,7 +143,7 @@ class BoundStep(Uncopyable):
     def error(
         self, optimizer: Optimizer, loss: float, norm: float
     ) -> tuple[NumericalError, list[int]]:
-        """Return the error of a failed step, and the rows of the batch that caused it."""
+        """Return the error of a failed step, and the indices of the batch's rows that caused it."""
         for statistics in self.scratch.recording.statistics:
             statistics.restore()
         step, fault = optimizer.steps + 1, self.find_fault()
@@ -177,7 +177,7 @@ class BoundStep(Uncopyable):
                     lengths[where] = len(rows)
         shortest = min(lengths, key=lengths.__getitem__)
         last = lengths[shortest] - 1
-        if order.size and int(order.view(np.uint64).max()) > last:  # negative: large as uint64
+        if order.size and int(order.view(np.uint64).max()) > last:  # -1 as uint64 is 2**64 - 1
             named = f"order must name rows 0 to {last}, the rows of {shortest}"
             yield f"{named} (got {order.min()} to {order.max()})"
 
@@ -186,8 +186,8 @@ def _misfit(where: str, rows: Array | None, buffer: Array | None) -> str:
     """Return the reason why the rows cannot be copied into the buffer unchanged, or ""."""
     if rows is None or buffer is None:
         same = rows is buffer
-        return "" if same else f"{where} must come with a weighted step, and only then"
-    if not isinstance(rows, np.ndarray) or hides_entries(rows):
+        return "" if same else f"{where} must be given if and only if the step is weighted"
+    if not isinstance(rows, np.ndarray) or has_masked_entries(rows):
         return f"{where} must be an array in memory, without masked entries (got {quoted(rows)})"
     if _fits(rows, buffer):
         return ""
@@ -209,6 +209,6 @@ def _misfit(where: str, rows: Array | None, buffer: Array | None) -> str:
 
 
 def _fits(rows: Array, buffer: Array) -> bool:
-    """Return whether rows have the dtype, the shape and the order in memory of a buffer's rows."""
+    """Return whether rows are C-contiguous and have the dtype and the row shape of a buffer."""
     same = rows.dtype == buffer.dtype and rows.shape[1:] == buffer.shape[1:]
     return same and rows.flags.c_contiguous

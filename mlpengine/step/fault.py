@@ -1,4 +1,4 @@
-"""Search for the first number that is not finite."""
+"""Search for the first NaN or infinity of a failed step."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -24,9 +24,9 @@ def bad_rows(array: Array) -> Array:
 
 
 class Fault(NamedTuple):
-    """The place of the first nonfinite number, the rows of the batch, and whether data has it."""
+    """A NaN or infinity: its place, the batch's rows with it, and whether it is in the data."""
 
-    place: str
+    place: str  # such as "the input is not, in row 3 of the batch"
     rows: list[int]
     in_data: bool = False
 
@@ -34,11 +34,11 @@ class Fault(NamedTuple):
 def locate_nonfinite(
     scratch: Scratch, grads: Gradients, first: int = 0, *, sums: bool = True
 ) -> Fault | None:
-    """Return the first nonfinite number of the last step, or None.
+    """Return the first NaN or infinity of the last step, or None.
 
     The search covers the input, then parameters and activations in forward order, then gradients in
-    backward order.  Gradients of parameters are searched only with `sums`.  Columns and rows count
-    from 0; `first` is the number of the first row in these buffers.
+    backward order.  If `sums` is False, gradients of parameters are left out.  Columns and rows
+    count from 0; `first` is the batch's row index of the first row in these buffers.
     """
     faults = _faults(scratch, grads, first, sums=sums)
     fault = next(faults, None)
@@ -64,7 +64,7 @@ def _faults(scratch: Scratch, grads: Gradients, first: int, *, sums: bool) -> It
             yield Fault(f"{layer.name}, forward: {wrong} is not", [])
         try:
             output = scratch.program.value(layer.output)
-        except TapeError:  # balanced rematerialization did not keep it
+        except TapeError:  # balanced rematerialization did not keep this output
             continue
         yield from rows_of(output, f"{layer.name}, forward: its output")
     for layer, slope in reversed([*zip(layers, grads.d_hidden, strict=True)]):
@@ -80,7 +80,7 @@ def _first_nonfinite(views: Mapping[str, Array], names: Iterable[str]) -> str:
 
 
 def listed_rows(rows: Sequence[int]) -> str:
-    """Return the rows in words, such as "rows 3, 5 and 7 more"."""
+    """Return row indices as text, such as "rows 3, 5, 8, 9, 12 and 7 more"."""
     shown = ", ".join(map(str, rows[:SHOWN_ROWS]))
     more = f" and {len(rows) - SHOWN_ROWS} more" if len(rows) > SHOWN_ROWS else ""
     return f"row{'s' if len(rows) > 1 else ''} {shown}{more}"

@@ -1,4 +1,4 @@
-"""The loss of a bound step, for a full-batch optimizer."""
+"""The loss as a function of the parameters, for full-batch optimizers such as L-BFGS."""
 
 from math import isfinite
 
@@ -17,18 +17,18 @@ BLOCK_BYTES = 2**20
 
 
 class BatchProblem:
-    """The loss of the rows in a bound step's buffers.
+    """The loss of the rows in a bound step's buffers, as a function of the parameters.
 
     Attributes:
         gradient: (parameters,), written by `evaluate`.
-        count: rows times outputs, summed over all named outputs.
+        count: number of rows * number of output columns.
     """
 
     def __init__(self, mlp: Network, bound: BoundStep, *, needs_rows: bool) -> None:
         self._bound, self._calls = bound, bound.calls
         self.gradient: Array = bound.grads.flat
         self.count = bound.scratch.batch_size * sum(mlp.out_sizes.values())
-        self._rows = _Rows(mlp, bound) if needs_rows else None
+        self._gauss_newton = _GaussNewton(mlp, bound) if needs_rows else None
         self._forward = (*bound.scratch.calls, *bound.loss.forward)
         self._target = np.zeros_like(bound.loss.target) if needs_rows else np.zeros(0)
 
@@ -45,20 +45,20 @@ class BatchProblem:
     def curvature(self, matrix: Array) -> None:
         """Write the Gauss-Newton matrix of the mean squared error, and overwrite `gradient`.
 
-        Shapes: matrix (trained, trained).
+        Shapes: matrix (n, n), for n trained parameters.
         """
-        assert self._rows is not None
-        self._rows.curvature(matrix)
+        assert self._gauss_newton is not None
+        self._gauss_newton.curvature(matrix)
 
-    def aim(self) -> None:
-        """Replace the targets by the outputs of the current parameters, until `restore`."""
+    def use_outputs_as_targets(self) -> None:
+        """Replace the targets by the current outputs of the network."""
         replay(self._bound.scratch.calls)
         target, output = self._bound.loss.target, self._bound.scratch.output
         np.copyto(self._target, target)
         np.copyto(target, output.reshape(target.shape))
 
-    def restore(self) -> None:
-        """Restore the targets."""
+    def restore_targets(self) -> None:
+        """Write the original targets back."""
         np.copyto(self._bound.loss.target, self._target)
 
 
@@ -70,7 +70,7 @@ class FullBatchSteps:
         self._problems: dict[int, BatchProblem] = {}
 
     def minimize(self, bound: BoundStep) -> tuple[float, float]:
-        """Make a step, counted if finite; return loss and gradient norm before the step."""
+        """Make a step, counted if loss and norm are finite; return loss and norm before it."""
         optimizer, weights = self._optimizer, bound.loss.sample_weight
         if optimizer.needs_rows and weights is not None and (weights < 0).any():
             text = f"training step: sample_weight must be at least 0 for {optimizer.name}"
@@ -85,10 +85,10 @@ class FullBatchSteps:
         return loss, norm
 
 
-class _Rows:
-    """The Gauss-Newton matrix, from the Jacobian of the outputs in blocks of rows.
+class _GaussNewton:
+    """Computes the Gauss-Newton matrix from blocks of the Jacobian of the outputs.
 
-    Blocks have the shape (parameters, rows), because loops along a layer's inputs could be short.
+    Blocks have the shape (parameters, rows), because NumPy is slow if the last axis is short.
     """
 
     def __init__(self, mlp: Network, bound: BoundStep) -> None:
@@ -131,7 +131,7 @@ class _Rows:
 
 
 def _filled(out: Array, places: list[RowGradient], part: slice) -> list[Call]:
-    """Return the calls that write the gradients of some rows into `out` (parameters, rows)."""
+    """Return the calls that write the gradients of rows `part` into `out` (parameters, rows)."""
     calls: list[Call] = []
     for k, (left, right) in enumerate(places):
         target = out if k == 0 else np.zeros_like(out)

@@ -1,4 +1,4 @@
-"""Many steps in one call of machine code, on rows of whole arrays."""
+"""Many training steps in one call of a compiled program, on rows of arrays in memory."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from mlpengine.backends.compiled.executor import Executor
 
 WORK_AT_ONCE = 2**28
-"""Maximum of parameters * (rows + `ROWS_OF_UPDATE`), summed over the steps of one call.
+"""Maximum of steps * parameters * (batch size + `ROWS_OF_UPDATE`) in one call.
 
-This limits a call to milliseconds; signals and checkpoints are handled between calls.
+A call then takes milliseconds.  Signals and checkpoints are handled between calls.
 """
 
 ROWS_OF_UPDATE = 8
-"""Batch size at which forward and backward together take as long as the update."""
+"""Batch size for which forward and backward together take as long as the update."""
 
 
 def steps_at_once(parameters: int, batch: int) -> int:
-    """Return the number of steps in one call; 0 if a single step is too long."""
+    """Return the maximum number of steps in one call; 0 if a single step takes too long."""
     return WORK_AT_ONCE // (parameters * (batch + ROWS_OF_UPDATE))
 
 
@@ -48,7 +48,7 @@ class FusedRun:
         norms: Array,
         max_norm: float,
     ) -> tuple[int, int]:
-        """Make a step for each of `losses`; return the numbers of completed and clipped steps."""
+        """Make ``len(losses)`` steps; return the number of completed and of clipped steps."""
         optimizer, call, count = self.optimizer, fused.call, len(losses)
         first, own = optimizer.steps, order[: count * self.batch_size]
         rates = optimizer.next_rates(count)

@@ -1,4 +1,4 @@
-"""The batches of an epoch as steps in machine code, many steps per call."""
+"""An epoch of compiled training steps, with many steps in one call."""
 
 import numpy as np
 
@@ -8,16 +8,16 @@ from mlpengine.step.fused_run import steps_at_once
 from mlpengine.step.step import TrainingStep
 
 MIN_STEPS = 4
-"""Minimum number of steps for which one call is faster than a call per step."""
+"""Minimum number of steps for which one call is faster than one call for each step."""
 
 
 class CompiledSteps:
-    """The batches of a data set as steps in machine code, many steps per call.
+    """Runs the batches of an epoch, with many steps in one call.
 
-    The results have the same bits as with `BoundStep.gather` and `TrainingStep.run`.
+    The results have the same bits as a loop over `BoundStep.gather` and `TrainingStep.run`.
 
     Args:
-        step: a training step with `BoundStep.fused`.
+        step: a training step that is one compiled program (`TrainingStep.fused`).
         data: arrays with rows that fit the step's buffers.
         order: int64 row indices; they may be shuffled in place between calls.
         rows: number of rows in an epoch; the last batch may be shorter.
@@ -37,15 +37,15 @@ class CompiledSteps:
         self._losses, self._norms = np.zeros(max_steps), np.zeros(max_steps)
 
     def count(self, rows: int) -> int:
-        """Return the number of steps in one call on the last `rows` rows of an epoch.
+        """Return the number of steps of the next call, if `rows` rows of the epoch are left.
 
-        A shorter batch counts as a step if the program of whole batches accepts it.
+        A shorter last batch is included if the program for full batches can run it.
         """
         whole, short = divmod(rows, self._step.batch_size)
         return min(whole + (self._takes_short and short > 0), self.max_steps)
 
     def make(self, start: int, count: int, norm: float) -> None:
-        """Run `count` steps from position `start` of the order; see `make_fused_steps`."""
+        """Run `count` steps on rows from ``order[start]``; stop at a gradient norm above `norm`."""
         order = self._order[start : start + count * self._step.batch_size]
         results = self._losses[:count], self._norms[:count]
         self._step.make_fused_steps(self._bound, self._data, order, *results, norm)
@@ -58,10 +58,10 @@ class CompiledSteps:
 def compiled_steps(
     step: TrainingStep, data: StepData, order: Array, rows: int
 ) -> CompiledSteps | None:
-    """Return the steps of an epoch of `rows` rows in `order`, or None.
+    """Return an object that runs the steps of an epoch of `rows` rows, or None.
 
-    None means that steps must run one by one: whole steps are not machine code, the rows have
-    another layout than the buffers, or a call would make fewer than `MIN_STEPS` steps.
+    None means that steps must run one by one: the step is not one compiled program, `data` has
+    another dtype or layout than the buffers, or a call would make fewer than `MIN_STEPS` steps.
     """
     max_steps = min(
         steps_at_once(len(step.mlp.params), step.batch_size), -(-rows // step.batch_size)

@@ -1,4 +1,4 @@
-"""Nested state as named arrays and plain JSON; files of a training step."""
+"""Conversion of nested state to named arrays and JSON; files of a training step."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ _ARRAY, _FLOAT = "$array", "$float"
 
 @contextmanager
 def restoring() -> Iterator[None]:
-    """Raise CheckpointError instead of errors that a state with a wrong structure causes."""
+    """Turn KeyError, TypeError and similar errors in this context into CheckpointError."""
     try:
         yield
     except (CheckpointError, NumericalError):
@@ -32,7 +32,7 @@ def restoring() -> Iterator[None]:
 
 
 def pack(tree: Mapping[str, Any]) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Return the arrays of `tree` by dotted name, and all other values as JSON-able data."""
+    """Return the arrays in `tree` by name, such as "optimizer.m", and the rest as JSON data."""
     arrays: dict[str, Array] = {}
 
     def plain(value: Any, name: str) -> Any:
@@ -69,14 +69,14 @@ def unpack(arrays: Mapping[str, Array], plain: Any) -> Any:
 
 
 def _check(state: Mapping[str, Any], params: Iterable[str]) -> None:
-    """Raise CheckpointError unless `state` has weights, as a `TrainingStep.state_dict` has."""
+    """Raise CheckpointError unless `state` has the weights of a `TrainingStep.state_dict`."""
     if not isinstance(state, Mapping) or "weights" not in state:
         given = quoted(state)
         if isinstance(state, Mapping):
             own = state.keys() <= {*params}
-            given = "a network's" if own else f"one with {', '.join(map(repr, state))}"
+            given = "a network's state" if own else f"the keys {', '.join(map(repr, state))}"
         raise CheckpointError(
-            f"training step: needs what step.state_dict() returned (got {given:.100}); "
+            f"training step: state must come from step.state_dict() (got {given:.100}); "
             "write mlp.load_state_dict(state) for weights alone"
         )
 
@@ -107,7 +107,7 @@ def save_step(path: str | Path, mlp: Network, state: Mapping[str, Any]) -> None:
 
 
 def load_step(path: str | Path, mlp: Network, load: Callable[[Any], None]) -> None:
-    """Load the state from a file of `save_step`."""
+    """Read a file of `save_step`, and call `load` with the state."""
     arrays, header = read_tensors(path)
     if "step" not in header:
         raise CheckpointError(

@@ -1,4 +1,4 @@
-"""The processes of a training over MPI, called ranks; only this module imports mpi4py."""
+"""MPI processes (ranks) that train together; only this module imports mpi4py."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -26,7 +26,7 @@ class Ranks:
         comm: the communicator.
         rank, size: number of this process, and number of processes.
         cores: maximum number of threads of this rank.
-        ended: whether all ranks end because of an error that all ranks know.
+        ended: whether all ranks end, because one rank reported an error to all.
         wants_stop: whether this rank asks all ranks to end training.
         stops: whether all ranks end training after this step.
     """
@@ -37,7 +37,7 @@ class Ranks:
         self.cores = maxsize
 
     def first(self, value: T | None) -> T | None:
-        """Return the value of the lowest rank with a value, or None."""
+        """Return the first value, in the order of ranks, that is not None; otherwise None."""
         return next((v for v in self.of_all(value) if v is not None), None)
 
     def of_all(self, value: T) -> list[T]:
@@ -56,7 +56,7 @@ class Ranks:
         return self.stops
 
     def difference(self, values: Mapping[str, Any]) -> str:
-        """Return a text (equal on every rank) about a value that differs between ranks, or ""."""
+        """Return a message (the same on all ranks) if a value differs between ranks, else ""."""
         everyone = self.of_all(dict(values))
         for name, value in everyone[0].items():
             for rank, other in enumerate(everyone):
@@ -69,7 +69,7 @@ class Ranks:
         return ""
 
     def share_of_cores(self) -> int:
-        """Return the number of cores for each rank on this machine."""
+        """Return the usable cores of this machine, divided by its number of ranks; at least 1."""
         from mpi4py import MPI
 
         here = self.comm.Split_type(MPI.COMM_TYPE_SHARED)
@@ -79,14 +79,14 @@ class Ranks:
         return max(1, share)
 
     def share(self, count: int, rank: int | None = None) -> slice:
-        """Return a rank's slice of `count` items; by default, the slice of this rank."""
+        """Return the slice of `count` items that belongs to `rank`, by default to this rank."""
         rank = self.rank if rank is None else rank
         return slice(count * rank // self.size, count * (rank + 1) // self.size)
 
     def exchange(self, rows: Array, parts: Sequence[slice]) -> None:
-        """Send this rank's part of `rows` to all ranks, and receive their parts.
+        """Send this rank's part of `rows` to all ranks, and receive their parts into `rows`.
 
-        `parts` are the slices of `rows` by rank.
+        ``parts[r]`` is the slice of `rows` that rank r sends.
         """
         from mpi4py import MPI
 
@@ -99,13 +99,13 @@ class Ranks:
     def sum(self, vector: Array, tail_bytes: int) -> Call:
         """Return the call that replaces each rank's `vector` by the sum over all ranks.
 
-        The vectors are the leaves of a binary tree, and neighbors are added first.  So the bits of
-        the sum of all shards do not depend on the number of shards per rank.
+        The sum is a binary tree: ranks 0 and 1, ranks 2 and 3, then these two sums, and so on.  So
+        the bits of the sum of all shards do not depend on the number of shards per rank.
 
-        Each rank receives its part of all vectors, adds these parts, and sends the sum to all
-        ranks.  So, for any number of ranks, a rank sends and receives at most two vectors.  The
-        last `tail_bytes` hold float64 numbers.
-        Shapes: vector (n,), with n a multiple of the ranks; the last rank's part contains the tail.
+        Rank r receives part r of every vector, adds these parts, and sends the sum to all ranks.
+        So each rank sends and receives at most two vectors, for any number of ranks.
+        Shapes: vector (n,), with n a multiple of the number of ranks.  Its last `tail_bytes` bytes
+        hold float64 numbers, and belong to the last part.
         """
         parts = np.empty((self.size, vector.size // self.size), vector.dtype)
         has_tail = self.rank == self.size - 1

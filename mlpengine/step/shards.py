@@ -1,8 +1,8 @@
-"""The gradient of a batch as a sum over shards, parts of the batch, in a fixed order.
+"""The gradient of a batch as a sum over shards (parts of the batch) in a fixed order.
 
-The gradients of the shards are the leaves of a binary tree, and neighbors are added first.  A rank
-computes the shards below one node of the tree, and the ranks add their results.  So the bits of the
-sum depend on the number of shards, but not on the number of ranks.
+The sum is a binary tree: for 4 shards, (g0 + g1) + (g2 + g3).  Each rank computes one subtree, such
+as g0 + g1, and the ranks add their results in the order of the tree.  So the bits of the sum depend
+on the number of shards, but not on the number of ranks.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mlpengine.backends.compiled.executor import Executor
 
 TAIL_BYTES = ALIGNMENT
-"""Bytes of each gradient's tail.  The tail holds float64 sums over shards, such as the loss."""
+"""Bytes after each gradient, for float64 sums over shards such as the loss."""
 
 LOSS_PLACE, FAILURES_PLACE, STOPS_PLACE = range(3)
 """Positions in the tail: the loss, the number of ranks with an error, and the number of ranks that
@@ -49,7 +49,7 @@ def shard_rows(rows: int, shards: int) -> list[slice]:
 
 
 def shards_problem(shards: int, batch_size: int, ranks: int) -> str:
-    """Return why a number of shards is invalid, or ""."""
+    """Return the reason why a number of shards is invalid, or ""."""
     if not isinstance(shards, int | np.integer) or shards < 1 or shards & (shards - 1):
         return f"must be a power of two (got {shards!r})"
     if shards > batch_size:
@@ -66,14 +66,14 @@ class Shards:
 
     Args:
         count: number of shards of a batch, on all ranks together.
-        make: function from a number of rows to a scratch.
+        make: function that returns a `Scratch` for a number of rows.
 
     Attributes:
         total: (parameters,), the gradient of a batch.
-        tail: (TAIL_BYTES / 8,) of float64, further values that are summed over all shards.
-        scratches, grads: a scratch and gradients for each shard of this rank.  Shard k writes its
-            gradient to row ``popcount(k)`` of a block of partial sums.  Two neighboring sums
-            are added as soon as both are complete.  At the end, row 0 holds the total.
+        tail: (TAIL_BYTES / 8,) of float64, other values that are summed over all shards.
+        scratches, grads: a scratch and gradients for each shard of this rank.  Gradients are in
+            a block of partial sums: those of shards 0, 1, 2, 3 in rows 0, 1, 1, 2.  Neighboring
+            sums are added as soon as both are complete.  At the end, row 0 holds the total.
 
     Raises: UsageError unless the number of shards is a power of two and a multiple of the number
         of ranks.
@@ -95,7 +95,7 @@ class Shards:
         self.count, self.ranks = count, ranks
         self._mine = ranks.share(count) if ranks else slice(0, count)
         here, rows = count // size, -(-batch_size // count)
-        # a row holds gradient, zeros and tail, so that each rank adds whole cache lines
+        # a row is the gradient, zeros as padding, and the tail: each rank adds whole cache lines
         line, tail = ALIGNMENT // mlp.dtype.itemsize * size, TAIL_BYTES // mlp.dtype.itemsize
         length = -(-(len(mlp.params) + tail) // line) * line
         self._block = np.zeros((here.bit_length(), length), mlp.dtype)
@@ -127,7 +127,7 @@ class Shards:
         build: Callable[[Scratch, Gradients], BoundStep],
         update: "Executor | None",
     ) -> "BoundShards":
-        """Return the step for `batch` rows; `build` returns the calls of a shard."""
+        """Return the step for `batch` rows; `build` makes the step of one shard."""
         if batch > self._settings[1]:
             limit = plural(self._settings[1], "row")
             raise ShapeError(f"training step: takes up to {limit} (got {batch})")
@@ -157,7 +157,7 @@ class Shards:
         )
 
     def _sums_after(self, k: int) -> Iterator[Call]:
-        """Yield the calls that add the partial sums that shard k completes."""
+        """Yield the additions that are possible once shard k is complete."""
         row = k.bit_count()
         while k & 1:
             for one, other in zip(self._sums[row - 1], self._sums[row], strict=True):
@@ -165,10 +165,10 @@ class Shards:
             k, row = k >> 1, row - 1
 
     def _add_up(self, groups: Sequence[tuple[int, Sequence[Call]]]) -> None:
-        """Add the gradients of this rank's shards, then of all ranks.
+        """Add the gradients of this rank's shards, then the sums of all ranks.
 
-        `groups` are the calls of each shard, with the shard's first row.
-        Raises: on every rank, the error of the lowest rank with an error.
+        `groups` holds the first row and the calls of each shard.
+        Raises: if ranks fail, the error of the lowest failed rank, on every rank.
         """
         ranks, tail, error, first, rng = self.ranks, self.tail, None, 0, self._rng
         step = rng.step if rng else 0
@@ -220,7 +220,7 @@ class BoundShards(BoundStep):
 
     Attributes:
         batch: number of rows.
-        parts: the nonempty shards of this rank, each with its rows of the batch.
+        parts: the rows and the step of each shard of this rank that has rows.
     """
 
     batch: int
@@ -276,7 +276,7 @@ Buffers = Shards | tuple[Scratch, Gradients]
 def make_buffers(
     mlp: Network, batch_size: int, shards: int, ranks: Ranks | None, make: Callable[[int], Scratch]
 ) -> Buffers:
-    """Return the buffers of a step; `make` is a function from a number of rows to a scratch."""
+    """Return the buffers of a step; `make` returns a scratch for a number of rows."""
     if shards == 1 and ranks is None:
         return make(batch_size), mlp.gradients(batch_size)
     return Shards(mlp, batch_size, shards, ranks, make=make)

@@ -1,4 +1,4 @@
-"""One training step on fixed buffers: forward, loss, backward, clip, optimizer."""
+"""The training step: forward, loss, backward, clipping and update on fixed buffers."""
 
 from collections.abc import Callable, Mapping
 from copy import copy
@@ -49,14 +49,14 @@ _BOUND = (
     *("_bound", "_buffers", "_clip", "_full", "_full_batch", "_last", "_many", "_rng"),
     *("_quiet", "_update"),
 )
-"""Attributes that a copy creates anew."""
+"""Attributes that are not copied: a copy binds its own calls to its own buffers."""
 
 _STEPS: WeakSet["TrainingStep"] = WeakSet()
 """All steps of this process."""
 
 
 def _free_steps() -> None:
-    """Free all steps in a forked child, even if a thread of the parent was running them."""
+    """Mark all steps as free in a forked child: threads of the parent do not run there."""
     for step in _STEPS:
         step._quiet, step._busy = quiet_runner(), False
 
@@ -65,11 +65,11 @@ call_in_forks(_free_steps)
 
 
 class TrainingStep:
-    """A training step of a network with a loss and an optimizer, bound to its buffers once.
+    """A training step of a network with a loss and an optimizer, on buffers of its own.
 
     ``step(x, y)`` runs forward, loss, backward, clipping and the optimizer; it returns the loss of
-    the batch before the update.  Only the first step with each number of rows allocates memory.
-    Batches may be shorter than `batch_size`.
+    the batch before the update.  Batches may be shorter than `batch_size`.  Memory is allocated by
+    the first step with each number of rows, and by no later step.
 
     If a network has several inputs or outputs, arrays are passed by name, and each output has a
     loss: ``{"price": MeanSquaredError(), "class": SoftmaxCrossEntropy()}``.  The step minimizes the
@@ -80,13 +80,12 @@ class TrainingStep:
         loss_weights: factors of the losses in the sum; 1 for an output without a factor.
         clip_norm: maximum global L2 norm of the gradients; None does not clip.
         weighted: whether batches come with sample weights.
-        backend: ``compiled``: machine code for these shapes, with NumPy for ops without a compiled
-            rule; ``numexpr``: NumExpr, with NumPy for ops without a NumExpr rule; ``numpy``;
-            ``auto``: compiled if there is a compiler, else NumPy.  Machine code treats denormal
-            numbers (below 1.2e-38 in float32) as zero.
+        backend: ``compiled`` (machine code for these shapes), ``numexpr``, ``numpy``, or ``auto``
+            (compiled if there is a compiler, otherwise NumPy).  NumPy runs ops that the backend
+            lacks.  Machine code treats denormal numbers (below 1.2e-38 in float32) as zero.
         threads: maximum number of threads of a compiled step; small shapes use fewer.  The result
             has the same bits for every number of threads.
-        rematerialization: see `Mlp.scratch`.
+        rematerialization: see `Network.scratch`.
         shards: number of parts of a batch, a power of two.  The result depends on the number of
             shards, but not on the number of ranks that compute them.
         ranks: the processes that share the work, as in ``Ranks(MPI.COMM_WORLD)``.  Their number
@@ -94,14 +93,14 @@ class TrainingStep:
             its own rows only.
 
     Attributes:
-        not_compiled: the reason why NumPy runs instead of compiled code, or "".
+        not_compiled: the reason why NumPy runs the step although it should be compiled, or "".
         loss_value: mean loss of the last batch before the update; NaN before the first step.
         grad_norm, clipped_norm: global norm of the last gradients before and after clipping.
         clipped_steps: number of clipped steps in the last call of `make_fused_steps`.
-        bad_rows: rows of the batch that caused the last nonfinite loss or gradient.
+        bad_rows: indices of the batch's rows that caused the last nonfinite loss or gradient.
 
-    Raises: NumericalError, on every rank, for a nonfinite loss or gradient; the parameters and the
-    optimizer are then as before this step.
+    Raises: NumericalError, on every rank, for a nonfinite loss or gradient.  Such a step does not
+    change the parameters and the optimizer.
     """
 
     __slots__ = (  # an unknown attribute, such as ``step.lr = 0.1``, is an AttributeError
@@ -145,8 +144,8 @@ class TrainingStep:
         self.clipped_steps = 0
         if problem := arguments.check_full_batch(self, backend):
             self._backend, self.not_compiled = "numpy", problem
-        self._target: Any = None  # specs of targets, if not the loss's usual ones
-        self._checked = False  # whether the first targets were checked
+        self._target: Any = None  # specs of targets; None for the default of the loss
+        self._checked = False  # whether the values of the first targets were checked
         self._start()
 
     def __repr__(self) -> str:
@@ -154,7 +153,7 @@ class TrainingStep:
         return f"TrainingStep({parts}, batch_size={self.batch_size}, {self.backend})"
 
     def _start(self, buffers: Buffers | None = None) -> None:
-        """Bind the step for full batches."""
+        """Allocate buffers, unless they are given, and bind the step for full batches."""
         if buffers is None:
             sizes = self.batch_size, self.shards
             buffers = make_buffers(self.mlp, *sizes, self.ranks, self._scratch)
@@ -179,7 +178,7 @@ class TrainingStep:
 
     @property
     def batch_size(self) -> int:
-        """The number of rows of a whole batch."""
+        """The number of rows of a full batch."""
         return self._batch_size
 
     @property
@@ -199,19 +198,19 @@ class TrainingStep:
 
     @property
     def threads_used(self) -> int:
-        """Number of threads of a step: `threads`, fewer for small shapes, 1 in NumPy."""
+        """Number of threads of a step: at most `threads`, fewer for small shapes, 1 in NumPy."""
         if fused := self._full.fused:
             return fused.source.threads
         return self.threads if self.backend == "compiled" else 1
 
     @property
     def fused(self) -> bool:
-        """Whether a step with its update is one call of machine code."""
+        """Whether the whole step, including the update, is one compiled program."""
         return self._full.fused is not None
 
     @property
     def scratch(self) -> Scratch:
-        """Activations of the last step, or of its first shard; the next step overwrites them."""
+        """Activations of the last step (with shards, of its first shard), until the next step."""
         return self._last.scratch
 
     @property
@@ -225,9 +224,9 @@ class TrainingStep:
 
     @property
     def losses(self) -> dict[str, float]:
-        """Loss of the last step by output, without weights; a single output is called ``output``.
+        """Loss of the last step by output name, without the factors of `loss_weights`.
 
-        With several ranks, only this rank's rows contribute.
+        An output without a name is called ``output``.  Only rows of this rank contribute.
         """
         return self._last.losses(self.loss, self.loss_value)
 
@@ -263,9 +262,9 @@ class TrainingStep:
             self._checked = True
 
     def take_targets_as(self, y: Any) -> bool:
-        """Bind the step again for targets like `y`, such as class probabilities.
+        """Make the step accept targets like `y`, such as class probabilities instead of labels.
 
-        Return False if the step is bound for such targets already, or if the loss refuses them.
+        Return False if the step accepts such targets already, or if the loss refuses them.
         """
         full, rows = self._full, self.batch_size
         try:
@@ -279,12 +278,12 @@ class TrainingStep:
         return True
 
     def bound(self, rows: int) -> BoundStep:
-        """Return the step for `rows` rows; `write` or `gather` a batch, then `run` the step.
+        """Return the step for `rows` rows: `write` or `gather` a batch, then pass it to `run`.
 
         Without shards, you may also write a batch into ``scratch.input`` and ``loss.target``.
-        One backend runs the steps of all sizes.  If one size cannot be compiled, NumPy runs all
-        sizes.  Call this method for all sizes before training to keep the backend.
-        Raises: ShapeError for no rows, or for more rows than the batch size.
+        One backend runs all batch sizes: if one size cannot be compiled, NumPy runs all sizes.
+        To avoid a change of backend during training, call this method for all sizes before.
+        Raises: ShapeError for 0 rows, or for more rows than the batch size.
         """
         bound = self._bound.get(rows)
         if bound is None:
@@ -374,10 +373,10 @@ class TrainingStep:
     ) -> tuple[Array, Array]:
         """Run a step on each batch of `batch_size` rows in `order`; return losses and norms.
 
-        The results equal the results of a loop over `BoundStep.gather` and `run`.  Machine code
-        makes many steps in a call of some milliseconds; Ctrl-C acts after such a call.
+        The results equal the results of a loop over `BoundStep.gather` and `run`.  Compiled steps
+        run in calls of a few milliseconds; Ctrl-C takes effect after a call.
         Shapes: x (rows, in_dim), y (rows, ...), order (steps * batch_size,) of int64.
-        Raises: as `run`; the steps before the first failed step are complete.
+        Raises: as `run`.  All steps before the failed step are complete.
         """
         data = step_data(x, y, sample_weight)
         count = self.count_steps(data, order, "run_many")
@@ -396,8 +395,8 @@ class TrainingStep:
     def count_steps(self, data: StepData, order: Array, where: str) -> int:
         """Return the number of full batches in `order`.
 
-        Raises: ShapeError or DataError if `make_steps` cannot use these arrays (`where` begins the
-        message); IndexRangeError for targets that are invalid probabilities.
+        Raises: ShapeError or DataError if `make_steps` cannot use these arrays; IndexRangeError for
+        targets that are invalid probabilities.  `where` begins the message.
         """
         x, y, _ = data
         target = self._full.loss.target
@@ -413,7 +412,7 @@ class TrainingStep:
         return order.size // self.batch_size
 
     def make_steps(self, data: StepData, order: Array, losses: Array, norms: Array) -> None:
-        """Make the steps of `run_many` on checked arguments; write the losses and norms."""
+        """Run ``len(losses)`` steps on checked data; write `losses` and gradient `norms`."""
         bound, batch = self._full, self.batch_size
         done, at_once = 0, max(1, steps_at_once(len(self.mlp.params), batch))
         many = bound.fused is not None and order.flags.c_contiguous
@@ -436,9 +435,9 @@ class TrainingStep:
         norms: Array,
         max_norm: float = inf,
     ) -> int:
-        """Run a step in machine code for each of `losses`; return the number of completed steps.
+        """Run ``len(losses)`` compiled steps in one call; return the number of completed steps.
 
-        The last step may have fewer rows if it shares the program of whole batches.  A step that
+        The last batch may be shorter if the program for full batches can run it.  A step that
         fails, or has a gradient norm above `max_norm`, updates nothing and ends the call.
         """
         if bound.fused is None:
@@ -459,7 +458,7 @@ class TrainingStep:
         return done
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state that the next step depends on; the weights are not copied."""
+        """Return weights, dropout seed and optimizer state; the weights are not copied."""
         return {
             "weights": dict(self.mlp.params.views),
             "dropout": {"seed": self.mlp.rng.seed},
@@ -467,7 +466,7 @@ class TrainingStep:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue exactly from a `state_dict`, or change nothing.
+        """Load a `state_dict`, to continue with the same bits; after an error, nothing is changed.
 
         Raises: CheckpointError if the state belongs to another network or optimizer.
         """
@@ -480,23 +479,23 @@ class TrainingStep:
             save_step(path, self.mlp, self.state_dict())
 
     def load(self, path: str | Path) -> None:
-        """Continue exactly from a file of `save`; the step must have the same settings.
+        """Load a file of `save`, written by a step with the same settings.
 
         Raises: CheckpointError if the file is damaged, or belongs to another network or optimizer.
         """
         load_step(path, self.mlp, self.load_state_dict)
 
     def summary(self) -> str:
-        """Return a table of a full batch's instructions, each with its backend.
+        """Return a table of the instructions of a step, each with the program that runs it.
 
-        NumPy runs the instructions without a compiled rule, between compiled programs.
+        The program is a compiled program, or NumPy with the reason.
         """
         return self._builder().summary(self._full, compiled=self.backend == "compiled")
 
     def emit_c(self) -> str:
-        """Return the C text of the step over a full batch.
+        """Return the C source of the step for a full batch.
 
-        Raises: CompileError if the step is not fused.
+        Raises: CompileError if the whole step is not one compiled program.
         """
         if self._full.fused is None:
             raise CompileError("emit: the whole step must be compiled (NumPy runs a part of it)")
@@ -511,13 +510,13 @@ class TrainingStep:
         return bound
 
     def _builder(self) -> "StepBuilder":
-        from mlpengine.step.step_builder import StepBuilder  # slow, and few imports need it
+        from mlpengine.step.step_builder import StepBuilder  # imported late, because it is slow
 
         settings = self.loss, self.optimizer, self.clip_norm, self.weighted, self.threads
         return StepBuilder(*settings, self._target)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the settings and the contents of all buffers; a copy binds its own calls."""
+        """Return the settings and the contents of all buffers."""
         buffers = self._buffers
         own, slots = cast("tuple[dict[str, Any] | None, dict[str, Any]]", super().__getstate__())
         return {

@@ -1,4 +1,4 @@
-"""Construction of training steps that are compiled as a whole, in part or not at all."""
+"""Construction of training steps: one compiled program, several programs, or NumPy."""
 
 import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
@@ -31,12 +31,12 @@ _log = logging.getLogger("mlpengine")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StepBuilder:
-    """Builds the steps of a training step for any number of rows.
+    """Builds the `BoundStep` of a training step for any number of rows.
 
     Attributes:
         weighted: whether batches come with sample weights.
         threads: maximum number of threads of a compiled step.
-        target: specs of the targets; None for the loss's usual targets.
+        target: specs of the targets; None for the default of the loss.
     """
 
     loss: Loss
@@ -49,9 +49,9 @@ class StepBuilder:
     def build(
         self, buffers: Buffers, rows: int, whole: BoundStep | None = None, *, compiled: bool
     ) -> tuple[BoundStep, str]:
-        """Return the step for `rows` rows, and "" or the reason why it is not compiled.
+        """Return the step for `rows` rows, and the reason why it is not compiled, or "".
 
-        `whole` is the step of whole batches on these buffers; its program can run shorter batches.
+        `whole` is the step of full batches on these buffers; its program may run shorter batches.
         """
         problem = ""
         if compiled:
@@ -81,7 +81,7 @@ class StepBuilder:
     def _gradients(
         self, scratch: Scratch, grads: Gradients, *, mean_rows: int, compiled: bool
     ) -> BoundStep:
-        """Return the calls up to the gradients."""
+        """Return the step of one shard, without the update."""
         parts = self._parts(scratch, grads, mean_rows)
         if compiled and (program := parts.program()):
             calls = (parts.checked(program), *parts.bound_loss.sums)
@@ -95,7 +95,7 @@ class StepBuilder:
         return "\n".join(f"{where:<{width}}  {text}" for where, text in lines)
 
     def _described(self, bound: BoundStep, *, compiled: bool) -> Iterator[tuple[str, str]]:
-        """Yield a program number or "NumPy (reason)", and the text, of each instruction."""
+        """Yield for each instruction "program 1" (or 2, ...) or "NumPy (reason)", and its text."""
         parts = _StepParts(bound.scratch, bound.grads, self.loss, bound.loss, self.threads)
         whole = bound.fused is not None or bound.program is not None
         split: Iterable[tuple[Sequence[InstructionLike], str]]
@@ -135,7 +135,7 @@ class StepBuilder:
         return _StepParts(scratch, grads, self.loss, loss, self.threads)
 
     def _fused(self, parts: "_StepParts", whole: BoundStep | None) -> Executor | None:
-        """Return the whole step as one program; None if a part has no compiled rule."""
+        """Return the whole step as one program; None if an op cannot be compiled."""
         scratch, grads = parts.scratch, parts.grads
         if whole is not None and whole.fused is not None:
             full = _StepParts(whole.scratch, whole.grads, self.loss, whole.loss, self.threads)
@@ -145,7 +145,7 @@ class StepBuilder:
         return self._with_update(parts.compile, parts.instructions, grads.flat, gathered=gathered)
 
     def _update(self, grads: Array, whole: BoundStep | None) -> Executor | None:
-        """Return norm, clipping and update as a program; None if they have no compiled rule."""
+        """Return norm, clipping and update as a program; None if they cannot be compiled."""
         if whole is not None:
             return whole.update
         build = partial(compile_program, dtype=grads.dtype, batch=1)
@@ -169,7 +169,7 @@ class StepBuilder:
 
 
 def begins(shorter: Sequence[InstructionLike], whole: Sequence[InstructionLike]) -> bool:
-    """Return whether the arrays of `shorter` are the first rows of the arrays of `whole`."""
+    """Return whether both steps have the same ops on arrays with the same addresses."""
     return len(shorter) == len(whole) and all(
         one.kind == other.kind and _places(one) == _places(other)
         for one, other in zip(shorter, whole, strict=True)
@@ -177,9 +177,9 @@ def begins(shorter: Sequence[InstructionLike], whole: Sequence[InstructionLike])
 
 
 def _places(instruction: InstructionLike) -> list[tuple[int, ...] | None]:
-    """Return the address and the shape of a row for each array of an instruction.
+    """Return the address and the row shape of each array of an instruction.
 
-    Work arrays give only an address, because the rows are not always their first axis.
+    For work arrays, return only the address, because their first axis is not always the rows.
     """
     arrays = [a for r in instruction.reads for a in (r if isinstance(r, tuple) else (r,))]
     arrays += instruction.writes
@@ -189,7 +189,7 @@ def _places(instruction: InstructionLike) -> list[tuple[int, ...] | None]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _StepParts:
-    """The instructions of a step up to the gradients."""
+    """Forward, loss and backward of a step, as instructions."""
 
     scratch: Scratch
     grads: Gradients
@@ -221,7 +221,7 @@ class _StepParts:
         return [*self.scratch.program.instructions, *self.losses, *backward]
 
     def _in_parts(self) -> Iterator[InstructionLike]:
-        """Yield the instructions; instructions that sum over all rows are split into parts."""
+        """Yield the instructions; an instruction that sums over all rows is split into parts."""
         for instruction in self.instructions:
             parts = parts_of(instruction)
             known = all(part.calls or not self._problem(part) for part in parts)
@@ -229,12 +229,12 @@ class _StepParts:
 
     @property
     def gathered(self) -> list[Array | None]:
-        """Buffers that a program can fill by gathering rows."""
+        """Buffers of a batch, into which a program can copy rows of larger arrays."""
         loss = self.bound_loss
         return arrays_in(self.scratch.input, loss.target, loss.sample_weight)
 
     def program(self) -> Executor | None:
-        """Return the step up to the gradients as one program; None if a part has no rule."""
+        """Return forward, loss and backward as one program; None if an op cannot be compiled."""
         try:
             return self.compile(self.instructions, gathered=self.gathered)
         except UnsupportedError:
@@ -253,7 +253,7 @@ class _StepParts:
         )
 
     def _names(self) -> dict[int, str]:
-        """Return names for the generated code, by address."""
+        """Return the names of arrays in the generated C, by address."""
         inputs, targets = arrays_by_name(self.scratch.input), arrays_by_name(self.bound_loss.target)
         names = {
             address_of(array): f"{kind}_{name}" if name else kind
@@ -266,7 +266,7 @@ class _StepParts:
         return names
 
     def calls(self) -> Iterator[Call]:
-        """Yield the calls up to the gradients; NumPy runs the ops without compiled rules."""
+        """Yield the calls of forward, loss and backward; NumPy runs ops that are not compiled."""
         for instructions, problem in self.split():
             if not problem:
                 yield self.checked(self.compile(instructions))
@@ -279,7 +279,7 @@ class _StepParts:
         yield from self.bound_loss.sums
 
     def split(self) -> Iterator[tuple[Sequence[InstructionLike], str]]:
-        """Yield the instructions of each program with "", or for NumPy with the reason."""
+        """Yield the instructions of each program; for NumPy with the reason, otherwise with ""."""
         instructions = [*self._in_parts()]
         kept = self._kept_for_numpy(instructions)
         group = self._group(kept)
@@ -311,7 +311,7 @@ class _StepParts:
         return run
 
     def _kept_for_numpy(self, instructions: Sequence[InstructionLike]) -> set[tuple[int, int]]:
-        """Return op and address of work arrays that NumPy's backward rules read."""
+        """Return op and address of each work array that forward must keep for NumPy's backward."""
         return {
             (id(instruction.op), address_of(array))
             for instruction in instructions

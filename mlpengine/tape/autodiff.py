@@ -1,7 +1,7 @@
 """Eager mode: ops compute at once, and control flow is ordinary Python.
 
 A `Tensor` refers to the op that computed the tensor.  `backward` runs the same steps as a `Program`
-in newly allocated memory.  Graphs have no reference cycles, so Python frees them with their last
+in newly allocated memory.  A graph has no reference cycles, so Python frees the graph with its last
 tensor.
 
 Example:
@@ -43,8 +43,8 @@ class Tensor(Expression):
     """An array and, if the tensor is tracked, the op that computed the array.
 
     `from_inner` makes a tensor.  Tensors have the operators and methods of `Expression`.  Integer,
-    bool and quantized tensors are never tracked.  After a graph has read an array, do not change
-    the array until the last `backward` of the graph.
+    bool and quantized tensors are never tracked.  Until the last call of `backward`, do not change
+    arrays that tracked ops have read.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Tensor(Expression):
     def __eq__(self, other: object) -> bool:
         if other is None:
             return False
-        raise TapeError(f"tensor: has no order; compare its inner() ({self!r})")
+        raise TapeError(f"tensor: cannot be compared; compare its inner() ({self!r})")
 
     __lt__ = __le__ = __gt__ = __ge__ = __eq__
 
@@ -99,7 +99,7 @@ class Tensor(Expression):
         return self
 
     def retain_grad(self) -> "Tensor":
-        """Make `backward` return the gradient of this result, too; return the tensor.
+        """Let `backward` return the gradient of this tensor, even if it is not a leaf.
 
         Raises: TapeError if the tensor is not tracked.
         """
@@ -156,7 +156,7 @@ def _leaf(inner: Array | QuantizedArray, wants_grad: bool) -> Tensor:
 
 
 def from_inner(array: ArrayLike | QuantizedArray) -> Tensor:
-    """Return an untracked tensor; the array is copied only if it is not contiguous.
+    """Return an untracked tensor; copy the array only if it is not contiguous.
 
     Raises: DtypeError if the array does not hold numbers.
     """
@@ -168,15 +168,15 @@ def from_inner(array: ArrayLike | QuantizedArray) -> Tensor:
 
 
 def backward(root: Tensor, *, retain_graph: bool = False) -> "EagerGradients":
-    """Return the gradients of the sum of all entries of `root`, in a new container.
+    """Return the gradients of the sum of all entries of `root`.
 
-    Without `retain_graph`, the call frees the graph, and no second `backward` is possible.
+    Unless `retain_graph` is set, the call frees the graph, so that no second call is possible.
     Raises: TapeError if the root is not tracked or an earlier call freed the graph.
     """
     if not isinstance(root, Tensor):
         raise TapeError(
             f"backward: needs a tensor (got {type(root).__name__}). Gradients are plain arrays; "
-            f"Tape.gradient records gradients that have gradients themselves"
+            f"for gradients of gradients, use Tape.gradient"
         )
     if not root.wants_grad:
         raise TapeError(f"backward: the root must be tracked; see require_grad ({root!r})")
@@ -189,7 +189,7 @@ def backward(root: Tensor, *, retain_graph: bool = False) -> "EagerGradients":
 
 
 class EagerGradients(Uncopyable):
-    """Gradients of tracked leaves and of results with `retain_grad`, computed by `backward`."""
+    """Gradients of leaves with `require_grad` and of results with `retain_grad`."""
 
     _instead = "belongs to its tensors; copy the arrays that grad() returns"
 
@@ -207,7 +207,7 @@ class EagerGradients(Uncopyable):
     def grad_replace(self, tensor: Tensor, gradient: ArrayLike) -> None:
         """Set the gradient of a tensor.
 
-        Raises: ShapeError or DtypeError if the shape or dtype differs from the tensor's.
+        Raises: ShapeError or DtypeError unless `gradient` has the shape and dtype of the tensor.
         """
         array = numeric(gradient, "grad_replace")
         if array.shape != tensor.shape:
@@ -232,7 +232,7 @@ class GradientAccumulator(Uncopyable):
         self._sums: dict[int, Array] = {}
 
     def accumulate(self, grads: EagerGradients) -> None:
-        """Add the gradients of one call of `backward`; `grads` is not changed."""
+        """Add the gradients of one call of `backward`, without changing `grads`."""
         for index, gradient in grads._arrays.items():
             if index in self._sums:
                 np.add(self._sums[index], gradient, self._sums[index])
@@ -247,7 +247,7 @@ class GradientAccumulator(Uncopyable):
 
 @contextmanager
 def no_grad() -> Iterator[None]:
-    """Disable tracking inside the block, only in the current thread or asyncio task."""
+    """Disable tracking in the ``with`` block, for the current thread or asyncio task."""
     token = _tracking.set(False)
     try:
         yield

@@ -15,12 +15,12 @@ class BackwardPlan:
     """The steps from gradients of the outputs to gradients of the `wanted` leaves.
 
     The caller allocates the gradients of the outputs (seeds) and of the leaves; the plan allocates
-    all others.  The gradients of nodes in `retain` stay in memory after the replay.
+    all other gradients.  The gradients of nodes in `retain` stay in memory after the run.
 
-    Every replay overwrites every gradient.  The first consumer of a value writes the gradient of
-    the value.  Each later consumer writes a temporary buffer, and an "add" step adds this buffer.
-    A wanted node gets a zero gradient if no output depends on the node.  `like` holds the storages
-    of the plan for a larger batch (see `place`).
+    Every run overwrites every gradient.  In backward order, the first op that reads a value writes
+    the gradient of the value.  Each further op writes a temporary buffer, and an "add" step adds
+    this buffer.  If no output depends on a wanted node, its gradient is zero.  `like` holds the
+    storages of the plan for a larger batch (see `place`).
     """
 
     forward: Computed
@@ -41,8 +41,8 @@ class BackwardPlan:
         flowing = [r for r in self.forward.records if not r.op.stops_gradient]
         self._dependent = dependents(flowing, (*self.wanted, *self.retain))
         self._plan_seeds()
-        # Consumers of a value come after its op.  So in reverse order the gradient of the value is
-        # complete before the op reads it.
+        # The ops that read a value are recorded after the op that made the value.  So in reverse
+        # order, the gradient of a value is complete before the op that made the value reads it.
         for record in reversed(self.forward.records):
             self._plan_record(record)
         for node in (*self.wanted, *self.retain):
@@ -50,11 +50,11 @@ class BackwardPlan:
 
     @cached_property
     def nbytes(self) -> int:
-        """Size of the arena in bytes; the first access places the storages."""
+        """Bytes of memory for all storages; the first access places the storages."""
         return place(self.storages, like=self.like)
 
     def retains(self, node: Value) -> bool:
-        """Return whether the gradient of `node` stays in memory after the replay."""
+        """Return whether the gradient of `node` stays in memory after a run."""
         return node.index in self._retained or node.index in self.seeds
 
     @property
@@ -81,7 +81,7 @@ class BackwardPlan:
                 continue
             seed = Buffer(f"seed_{node.name}", node.spec)
             self.seeds[node.index] = seed
-            # Later steps add to the gradient of an operand, but the caller's seed must not change.
+            # Later steps add to the gradient of an operand, but must not change the caller's seed.
             if node.index in consumed or node.is_leaf:
                 gradient = self._gradient_of(node)
                 self._emit(PlannedCall("reduce", None, (seed,), (gradient,)))
@@ -120,13 +120,13 @@ class BackwardPlan:
             self._emit(step)
 
     def _gradient_or_zero(self, node: Value) -> Buffer:
-        """Return the gradient of a node; if no step writes it, plan a step that clears it."""
+        """Return the gradient of a node; if there is none yet, plan a step that sets it to 0."""
         if node.index not in self.gradients:
             self._emit(PlannedCall("zero", None, (), (self._gradient_of(node),)))
         return self.gradients[node.index]
 
     def _slot(self, record: Record, position: int, x: Value) -> tuple[Buffer, list[PlannedCall]]:
-        """Return the buffer that a rule writes for operand `x`, and the steps after the rule."""
+        """Return the buffer for the gradient of operand `x`, and the steps to run after the op."""
         y = record.outputs[0]
         full = y.spec.shape if record.op.broadcasts else x.spec.shape
         label = f"d_{x.name}.addend"
@@ -152,7 +152,7 @@ class BackwardPlan:
         if position or len(record.outputs) > 1 or x.is_leaf or dy.storage is None:
             return None
         same_size = dy.storage.nbytes == x.spec.nbytes and dy.spec.dtype == x.spec.dtype
-        # All consumers of y have run, so only this op still reads dy, unless dy is retained.
+        # All gradients have been added to dy.  Only this op still reads dy, unless dy is retained.
         retained = dy.storage.last == FOREVER
         if not same_size or retained or not (op.view or "backward" in op.in_place):
             return None
@@ -164,7 +164,7 @@ class BackwardPlan:
     def _residuals(
         self, record: Record, dy: Buffer | tuple[Slot, ...]
     ) -> tuple[Slot | tuple[Slot, ...], ...]:
-        """Return the buffers that a backward rule reads; plan the recomputation of lost values."""
+        """Return the buffers that `backward` of the op reads; recompute values not in memory."""
         values = {**record.named_operands, "y": record.outputs}
         reads: list[Slot | tuple[Slot, ...]] = [dy]
         for name in record.op.signature.residuals[1:]:
@@ -174,7 +174,7 @@ class BackwardPlan:
         return tuple(reads)
 
     def _value(self, node: Value) -> Buffer:
-        """Return the buffer of a value; plan the recomputation of a lost value."""
+        """Return the buffer of a value; plan to recompute a value that is not in memory."""
         if self.forward.survives(node):
             return self.forward.buffer(node)
         if node.index not in self._recomputed:
@@ -182,7 +182,7 @@ class BackwardPlan:
         return self._recomputed[node.index]
 
     def _recompute(self, record: Record) -> None:
-        """Plan a second run of a record, with new buffers for outputs and work."""
+        """Plan to run the forward of a record again, with new buffers for outputs and work."""
         reads = tuple(None if x is None else self._value(x) for x in record.operands)
         x = viewed(record)
         for y in record.outputs:
@@ -200,12 +200,12 @@ class BackwardPlan:
         return {name: self._new(f"{record.outputs[0].name}.{name}", specs[name]) for name in names}
 
     def _work(self, record: Record) -> dict[str, Buffer]:
-        """Return the work buffers of a backward rule: kept, recomputed or new."""
+        """Return the work buffers of the op's `backward`: kept, recomputed or new."""
         names = record.op.signature.work["backward"]
         shared = set(names) & set(record.op.signature.work["forward"])
         saved = self.forward.saved.get(record.key, {})
         if shared - set(saved) and record.key not in self._recomputed_work:
-            # Rematerialization dropped the work buffers of forward; a second run fills new ones.
+            # Rematerialization did not keep the work buffers of forward; fill new buffers.
             self._recompute(record)
         available = {**self._recomputed_work.get(record.key, {}), **saved}
         own = self._new_work(record, [name for name in names if name not in shared])

@@ -45,8 +45,8 @@ class Arena(Uncopyable):
 class Instruction(Uncopyable):
     """A step of a plan with its arrays and its calls.
 
-    `reads` and `writes` are in the order of the op's rule (see `GradOp`).  None stands for a
-    missing operand or for an unwanted gradient.
+    `reads` and `writes` are in the order of the parameters of `GradOp.forward` or
+    `GradOp.backward`.  None is a missing operand, or a gradient that nobody needs.
     """
 
     kind: StepKind
@@ -57,19 +57,14 @@ class Instruction(Uncopyable):
     calls: tuple[Call, ...]
     step: object
 
-    @property
-    def text(self) -> str:
-        """The step as text."""
-        return str(self.step)
-
     def __str__(self) -> str:
-        return f"{self.text}   [{len(self.calls)} calls]"
+        return f"{self.step}   [{len(self.calls)} calls]"
 
 
 def bind(
     steps: Sequence[PlannedCall], resolve: Callable[[Buffer], Array], backend: Backend
 ) -> list[Instruction]:
-    """Bind each step: `resolve` returns the array of a buffer, and rules of ops yield calls."""
+    """Bind each step to arrays and calls; `resolve` returns the array of a buffer."""
 
     def array(slot: Slot) -> Array | None:
         return None if slot is None else resolve(slot)
@@ -136,8 +131,8 @@ class Forward(_Bound):
     """A forward plan bound to memory: the values, and the calls that compute them.
 
     `leaves` maps node indices to the caller's arrays; this class allocates all other leaves.  The
-    values lie in `arena` if this is large enough, else in a new arena.  With `check_finite`, `run`
-    raises NumericalError for a value that is not finite.
+    values lie in `arena` if it is large enough, otherwise in a new arena.  With `check_finite`,
+    `run` raises NumericalError for a value that is not finite.
     """
 
     name = "forward"
@@ -173,7 +168,7 @@ class Forward(_Bound):
         return self._arrays[buffer]
 
     def value(self, node: Value) -> Array:
-        """Return the array that holds the value of `node` after a replay."""
+        """Return the array that holds the value of `node` after `run`."""
         if not self.plan.survives(node):
             raise TapeError(f"value: {node!r} is not kept; ask for it with keep=[...]")
         return self.resolve(self.plan.buffer(node))
@@ -182,8 +177,8 @@ class Forward(_Bound):
 class Backward(_Bound):
     """A backward plan bound to memory, for one `Forward`.
 
-    `gradients` maps the indices of leaves to the caller's arrays for their gradients.  `seeds` maps
-    the indices of outputs to the caller's arrays.
+    `gradients` maps indices of leaves to the caller's arrays for their gradients.  `seeds` maps
+    indices of outputs to the caller's arrays with their gradients.
     """
 
     name = "backward"
@@ -221,7 +216,7 @@ class Backward(_Bound):
         return self._arrays[buffer]
 
     def gradient(self, node: Value) -> Array:
-        """Return the array that holds the gradient of `node` after a replay."""
+        """Return the array that holds the gradient of `node` after `run`."""
         kept = self.plan.gradients.get(node.index)
         if kept is None or not (node.is_leaf or self.plan.retains(node)):
             raise TapeError(f"gradient: {node!r} has none; ask for it with retain=[...]")
@@ -229,7 +224,7 @@ class Backward(_Bound):
 
 
 def _require_finite(array: Array, what: str) -> None:
-    """Raise NumericalError with `what` and the first position unless all entries are finite."""
+    """Raise NumericalError for the first entry that is not finite; `what` names the array."""
     if isfinite(np.add.reduce(array, None)):
         return
     nonfinite = ~np.isfinite(array)  # a sum of finite entries may overflow
@@ -239,25 +234,24 @@ def _require_finite(array: Array, what: str) -> None:
 
 
 def _checked_forward(instructions: Iterable[Instruction]) -> Calls:
-    """Yield the calls of a forward replay, with a check of the outputs after each op."""
-    for step in instructions:
-        yield from step.calls
-        for y in step.writes:
+    """Yield the calls of all steps; check the outputs after each step."""
+    for one in instructions:
+        yield from one.calls
+        for y in one.writes:
             if y is not None and y.dtype.kind == "f":
-                yield call(_require_finite, y, f"forward: the value of {step.text}")
+                yield call(_require_finite, y, f"forward: the value of {one.step}")
 
 
 def _checked_backward(
     instructions: Sequence[Instruction], gradients: Iterable[tuple[str, Array]]
 ) -> Calls:
-    """Yield the calls of a backward replay, with checks of the dy of each op and of `gradients`."""
-    for step in instructions:
-        if step.kind == "backward":
-            for dy in as_tuple(step.reads[0]):
+    """Yield the calls of all steps; check dy before each op, and `gradients` at the end."""
+    for one in instructions:
+        if one.kind == "backward":
+            what = f"backward: the gradient that reaches {one.step}"
+            for dy in as_tuple(one.reads[0]):
                 if dy is not None:
-                    yield call(
-                        _require_finite, dy, f"backward: the gradient that reaches {step.text}"
-                    )
-        yield from step.calls
+                    yield call(_require_finite, dy, what)
+        yield from one.calls
     for name, gradient in gradients:
         yield call(_require_finite, gradient, f"backward: the gradient of {name}")

@@ -1,6 +1,6 @@
 """Element-wise ops and losses as methods of nodes and tensors, with their registry names.
 
-A method takes the op's operands, then the options of the op's class.
+The parameters of a method are the operands of the op and then the options of its class.
 """
 
 from collections.abc import Callable
@@ -15,20 +15,20 @@ from mlpengine.tape.operand import apply
 
 
 def names() -> list[str]:
-    """Return the names of the element-wise ops and losses in the registry."""
+    """Return the names of all element-wise ops and losses."""
     kinds = ops.Elementwise | ops.EntryLoss
     return [name for name, op in ops.REGISTRY.items() if issubclass(op, kinds)]
 
 
 def method(name: str) -> Callable[..., Any]:
-    """Return the method for an op of `names`."""
+    """Return the method for the op with this name."""
     op: Any = ops.REGISTRY[name]
     return _function(op)
 
 
 @cache
 def _function(op: Any) -> Callable[..., Any]:
-    """Return a function of an op's operands and options; a loss takes its options as keywords."""
+    """Return a function of an op's operands and options; options of losses are keyword-only."""
     init: Callable[..., Any] = op
     options = list(signature(init).parameters.values()) if is_dataclass(op) else []
     is_loss = issubclass(op, ops.EntryLoss)

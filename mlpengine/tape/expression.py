@@ -20,12 +20,12 @@ IntOrPair = int | tuple[int, int]
 class Expression(Operand):
     """Python operators and NumPy-like methods: ``((x @ w + b).tanh() ** 2).mean(axis=1)``.
 
-    Every op is a method with its registry name; below, x is the object itself.  Only `cat` is a
-    function, because it takes a list.
+    Every op is a method with the registry name of the op; only `cat` is a function, because it
+    takes a list.  In the docstrings of the methods, x is the object itself.
 
-    A Python number takes the dtype of the expression; arrays keep their dtype and become constants.
-    In element-wise ops, 0-d operands such as losses (float64) or means take the dtype of the
-    arrays.  If all operands are 0-d, they take the widest dtype.  Write `cast` in all other cases.
+    A Python number takes the dtype of the expression.  Arrays become constants and keep their
+    dtype.  In element-wise ops, 0-d operands such as losses (float64) take the dtype of the other
+    operands, or the widest dtype if all are 0-d.  Other dtypes must be equal; `cast` converts them.
     """
 
     def __neg__(self) -> Any:
@@ -33,7 +33,7 @@ class Expression(Operand):
 
     def __add__(self, other: Any) -> Any:
         if _is_number(other):
-            return self._apply(ops.ScalarAdd(other), self)
+            return self._apply(ops.ScalarAdd(+other), self)  # True is 1
         return self._apply(ops.Add(), self, other)
 
     def __radd__(self, other: Any) -> Any:
@@ -49,7 +49,7 @@ class Expression(Operand):
 
     def __mul__(self, other: Any) -> Any:
         if _is_number(other):
-            return self._apply(ops.ScalarMul(other), self)
+            return self._apply(ops.ScalarMul(+other), self)
         return self._apply(ops.Mul(), self, other)
 
     def __rmul__(self, other: Any) -> Any:
@@ -91,7 +91,7 @@ class Expression(Operand):
 
     @property
     def T(self) -> Any:  # noqa: N802 - NumPy's name
-        """The axes reversed."""
+        """The transpose of x: its axes reversed."""
         return self._apply(ops.Transpose(), self)
 
     def __getattr__(self, name: str) -> Any:
@@ -101,7 +101,7 @@ class Expression(Operand):
         return MethodType(elementwise.method(name), self)
 
     def softmax(self, axis: int = -1) -> Any:
-        """Return e**x divided by its sum along an axis."""
+        """Return exp(x) / sum(exp(x)) along an axis."""
         return self._apply(ops.Softmax(axis), self)
 
     def log_softmax(self, axis: int = -1) -> Any:
@@ -109,7 +109,7 @@ class Expression(Operand):
         return self._apply(ops.LogSoftmax(axis), self)
 
     def where(self, a: Any, b: Any) -> Any:
-        """Return a where x is true and b elsewhere, broadcast; x is bool or holds 0 and 1."""
+        """Return a where x is true or not 0, and b elsewhere; all three broadcast."""
         return functions.where(self, a, b)
 
     def matmul(self, b: Any) -> Any:
@@ -117,11 +117,11 @@ class Expression(Operand):
         return self._apply(ops.MatMul(), self, b)
 
     def batch_matmul(self, b: Any) -> Any:
-        """Return the products of matrices over leading axes, broadcast."""
+        """Return the matrix products over the leading axes, which broadcast."""
         return self._apply(ops.BatchMatMul(), self, b)
 
     def linear(self, w: Any, b: Any = None) -> Any:
-        """Return x @ w.T + b: a dense layer, w being (out_dim, in_dim)."""
+        """Return x @ w.T + b, a dense layer with w (out_dim, in_dim)."""
         return self._apply(ops.Linear(), self, w, b)
 
     def conv2d(
@@ -134,46 +134,46 @@ class Expression(Operand):
         dilation: IntOrPair = 1,
         groups: int = 1,
     ) -> Any:
-        """Return the images x correlated with the kernels w (out, in / groups, height, width)."""
+        """Return the cross-correlation of images x and kernels w (out, in / groups, kh, kw)."""
         return self._apply(ops.Conv2d(stride, padding, dilation, groups), self, w, b)
 
     def max_pool2d(
         self, kernel: IntOrPair, *, stride: IntOrPair | None = None, padding: IntOrPair = 0
     ) -> Any:
-        """Return the largest entry under each window; the stride is by default the kernel."""
+        """Return the largest entry under each window; the default stride is the kernel size."""
         return self._apply(ops.MaxPool2d(kernel, stride, padding), self)
 
     def transpose(self, *axes: Any) -> Any:
-        """Return x with its axes in the order `axes`, numbers or one tuple; by default reversed."""
+        """Return x with axes in the given order, as in ``x.transpose(1, 0)``; default: reversed."""
         order = axes[0] if len(axes) == 1 and np.iterable(axes[0]) else axes
         return self._apply(ops.Transpose(tuple(order) if order else None), self)
 
     def sum(self, axis: Axes = None, *, keepdims: bool = False) -> Any:
-        """Return the sum over all axes, or over the given ones."""
+        """Return the sum over `axis`; None means all axes."""
         return self._apply(ops.Sum(axis, keepdims), self)
 
     def mean(self, axis: Axes = None, *, keepdims: bool = False) -> Any:
-        """Return the mean over all axes, or over the given ones."""
+        """Return the mean over `axis`; None means all axes."""
         return self._apply(ops.Mean(axis, keepdims), self)
 
     def var(self, axis: Axes = None, *, ddof: int = 0, keepdims: bool = False) -> Any:
-        """Return the variance over all or the given axes: sum of squares / (n - ddof)."""
+        """Return the variance over `axis`, sum((x - mean)**2) / (n - ddof)."""
         return self._apply(ops.Var(axis, keepdims, ddof), self)
 
     def max(self, axis: Axes = None, *, keepdims: bool = False) -> Any:
-        """Return the largest entry over all or given axes; the first of equal entries gets dy."""
+        """Return the maximum over `axis`; the first of equal entries gets the gradient."""
         return self._apply(ops.Max(axis, keepdims), self)
 
     def min(self, axis: Axes = None, *, keepdims: bool = False) -> Any:
-        """Return the smallest entry over all or given axes; the first of equal entries gets dy."""
+        """Return the minimum over `axis`; the first of equal entries gets the gradient."""
         return self._apply(ops.Min(axis, keepdims), self)
 
     def logsumexp(self, axis: Axes = None, *, keepdims: bool = False) -> Any:
-        """Return log(sum(e**x)) over all axes, or over the given ones."""
+        """Return log(sum(exp(x))) over `axis`; None means all axes."""
         return self._apply(ops.LogSumExp(axis, keepdims), self)
 
     def reshape(self, *shape: Any) -> Any:
-        """Return x in another shape, numbers or one tuple; one length may be -1."""
+        """Return x in another shape, as in ``x.reshape(2, -1)``; one length may be -1."""
         sizes = shape[0] if len(shape) == 1 and np.iterable(shape[0]) else shape
         return self._apply(ops.Reshape(tuple(sizes)), self)
 
@@ -182,12 +182,12 @@ class Expression(Operand):
         try:
             kind = floating(dtype, "cast")
         except DtypeError as error:
-            advice = "in a network, an input of integers is inputs={'tokens': ('int64', 16)}"
+            advice = "in a network, declare integer inputs as inputs={'tokens': ('int64', 16)}"
             raise DtypeError(f"{error}; {advice}") from None
         return self._apply(ops.Cast(kind.name), self)
 
     def detach(self) -> Any:
-        """Return x without its gradient: nothing flows back."""
+        """Return x as a value that no gradient flows through."""
         return self._apply(ops.Detach(), self)
 
     def chunk(self, parts: int, axis: int = 0) -> Any:
@@ -195,23 +195,23 @@ class Expression(Operand):
         return self._apply(ops.Chunk(parts, axis), self)
 
     def slice(self, key: Any) -> Any:
-        """Return x[key]; the key has integers, slices, an ellipsis and None."""
+        """Return x[key]; the key may have integers, slices, an ellipsis and None."""
         return self._apply(ops.Slice(key), self)
 
     def gather(self, index: Any, axis: int) -> Any:
-        """Return entries along an axis by an integer array of the same rank."""
+        """Return the entries of x at `index` along an axis, as in `numpy.take_along_axis`."""
         return self._apply(ops.Gather(axis), self, index)
 
     def index_select(self, index: Any, axis: int = 0) -> Any:
-        """Return slices along an axis by a 1-D integer array."""
+        """Return the slices of x at a 1-D `index` along an axis, as in `numpy.take`."""
         return self._apply(ops.IndexSelect(axis), self, index)
 
     def embedding(self, index: Any) -> Any:
-        """Return rows of a weight by an integer array of any shape."""
+        """Return x[index]: x is a matrix, and `index` is an integer array of any shape."""
         return self._apply(ops.Embedding(), self, index)
 
     def struct_field(self, field: int, fields: int | Sequence[int], axis: int = -1) -> Any:
-        """Return one field of a concatenation; `fields` is their number or their sizes."""
+        """Return field number `field` of x; `fields` is the number of fields, or their sizes."""
         sizes = fields if isinstance(fields, int) else tuple(fields)
         return self._apply(ops.StructField(field, sizes, axis), self)
 
@@ -223,7 +223,7 @@ class Expression(Operand):
         sizes: Sequence[int] | None = None,
         axis: int = -1,
     ) -> Any:
-        """Return one value of an ordered mapping; x is the concatenation of its values."""
+        """Return the value for `key`; x is the concatenation of the values for all `keys`."""
         known = keys if isinstance(keys, int) else tuple(keys)
         lengths = None if sizes is None else tuple(sizes)
         return self._apply(ops.MapLookup(key, known, lengths, axis), self)
@@ -245,11 +245,11 @@ class Expression(Operand):
         return self._apply(ops.BatchNorm(running, training, eps), self, scale, bias)
 
     def dropout(self, rate: float, rng: np.random.Generator) -> Any:
-        """Return x with dropout for training: zeros at a rate, and other entries scaled up."""
+        """Return x with entries set to 0 at random; the others are multiplied by 1 / (1 - rate)."""
         return self._apply(ops.Dropout(rate, ops.Philox.drawn(rng)), self)
 
     def ssm_scan(self, b: Any, x: Any, h0: Any = None) -> Any:
-        """Return every state of h_t = a_t * h_(t-1) + b_t * x_t, over (..., time, channels)."""
+        """Return all h_t = self_t * h_(t-1) + b_t * x_t, with shapes (..., time, channels)."""
         return self._apply(ops.SsmScan(), self, b, x, h0)
 
     def softmax_cross_entropy(
@@ -261,7 +261,7 @@ class Expression(Operand):
         label_smoothing: float = 0.0,
         ignore_index: int | None = None,
     ) -> Any:
-        """Return the mean of -log softmax(output)[target], in nats."""
+        """Return the mean of -log(softmax(x)[target]), in nats."""
         weights = None if class_weights is None else tuple(class_weights)
         op = ops.SoftmaxCrossEntropy(weights, label_smoothing, ignore_index)
         return self._apply(op, self, target, weight)

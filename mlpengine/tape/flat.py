@@ -1,4 +1,4 @@
-"""A contiguous vector with a named view of each of its parts."""
+"""A contiguous vector that holds several arrays, each with a named view."""
 
 from collections.abc import Mapping
 from itertools import accumulate, pairwise
@@ -14,12 +14,12 @@ from mlpengine.core.wording import plural
 
 
 class Flat:
-    """Parameters, gradients or moments: one vector, and a named view of each part.
+    """Parameters, gradients or moments: one vector, and a named view of each array in it.
 
-    Shapes: `flat` (total,); `views` have the shapes of `specs` and follow one another in `flat`
-        without gaps, in the order of `specs`.
+    Shapes: `flat` (total,); `views` have the shapes of `specs` and lie in `flat` without gaps, in
+        the order of `specs`.
     Dtype: the common dtype of the specs.
-    `frozen` are the names of parameters without a gradient; no optimizer changes these.
+    `frozen` are the names of parameters that have no gradient and that no optimizer changes.
     Raises: DtypeError if dtypes differ; UsageError if the vector exceeds the address space.
     """
 
@@ -38,7 +38,7 @@ class Flat:
         self._view(zeros(Spec((count,), dtype)))
 
     def move_to(self, block: Array, row: int) -> None:
-        """Move the vector into a row of `block` (rows, total or more); call this before binding.
+        """Move the vector into a row of `block` (rows, total or more), before calls are bound.
 
         A deep or pickled copy copies the whole block.  Vectors copied together share one new block.
         """
@@ -47,7 +47,7 @@ class Flat:
         self.flat[...] = values
 
     def _view(self, memory: Array, row: int | None = None) -> None:
-        """Set vector and views to `memory`, or to the start of a row of `memory`."""
+        """Use `memory`, or the first entries of a row of `memory`, as vector and views."""
         self._memory, self._row = memory, row
         total = sum(spec.size for spec in self.specs.values())
         self.flat = flat = memory if row is None else memory[row, :total]
@@ -57,7 +57,7 @@ class Flat:
 
     @property
     def places(self) -> dict[str, slice]:
-        """The slice of the vector for each name."""
+        """The slice of the vector that holds each array, by name."""
         ends = accumulate((spec.size for spec in self.specs.values()), initial=0)
         return {
             name: slice(start, stop)
@@ -79,7 +79,7 @@ class Flat:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.specs, self.frozen = state["specs"], state["frozen"]
         self._view(state["memory"], state["row"])
-        if not self.flat.flags.writeable:  # joblib maps files read-only
+        if not self.flat.flags.writeable:  # joblib memory-maps files as read-only
             self._view(aligned(self.flat))
 
     def __len__(self) -> int:

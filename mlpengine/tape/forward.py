@@ -1,6 +1,7 @@
 """The forward half of a plan: steps, the storage of values, and the values kept for backward."""
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from mlpengine.core.errors import TapeError, UsageError
 from mlpengine.core.placement import Storage, place
@@ -9,13 +10,17 @@ from mlpengine.tape.record import Record, Value, aliases, needed_records, viewed
 from mlpengine.tape.rematerialization import Rematerialization, items_to_keep, shared_work
 from mlpengine.tape.tape import Tape
 
+if TYPE_CHECKING:
+    from mlpengine.tape.backward import BackwardPlan
+
 
 class ForwardPlan:
     """The steps that compute `outputs`, and the buffers of all values.
 
-    Without `differentiable`, nothing is kept for backward.  The values of the nodes `keep` stay in
-    memory after the replay.  `nbytes` is the size of the arena in bytes.  `like` are the storages
-    of a larger plan (see `place`).
+    Without `differentiable`, no value is kept for backward.  The values of the nodes `keep` stay in
+    memory after the run.  `nbytes` is the number of bytes for all storages.  `like` are the
+    storages of the plan for a larger batch (see `place`).  `backward` are backward plans, shared by
+    equal networks.
     """
 
     def __init__(
@@ -52,9 +57,10 @@ class ForwardPlan:
         for time, record in enumerate(self.records):
             self._plan_record(time, record)
         self.nbytes = place(self.storages, like=like)
+        self.backward: dict[tuple[Any, ...], BackwardPlan] = {}
 
     def buffer(self, value: Value) -> Buffer:
-        """Return the buffer of a value; the caller owns the buffers of leaves."""
+        """Return the buffer of a value; buffers of leaves are the caller's memory."""
         if value.index not in self.buffers:
             self.buffers[value.index] = Buffer(value.name, value.spec)
         return self.buffers[value.index]
@@ -64,17 +70,17 @@ class ForwardPlan:
         return value.is_leaf or self._root(value) in self._kept
 
     def _root(self, value: Value) -> int:
-        """Return the index of the value that owns the bytes of `value`."""
+        """Return the index of the value whose memory `value` uses (see `aliases`)."""
         return self._alias.get(value.index, value.index)
 
     def _keep_for_backward(self, rematerialization: Rematerialization) -> None:
         records = [r for r in self.records if any(y.wants_grad for y in r.outputs)]
-        # Only values that a backward rule reads outlive forward; steps may overwrite others.
+        # Only values that backward reads are kept; later steps may overwrite all other values.
         read = [x for r in records for x in r.residuals if not x.is_leaf]
         needed = {("value", self._root(x)) for x in read}
         needed |= {("work", r.key) for r in records if shared_work(r)}
         if rematerialization == "balanced":
-            # Outputs stay in memory in any case, so they cost backward nothing.
+            # Outputs stay in memory anyway, so keeping them for backward costs nothing.
             free = {("value", index) for index in self._kept}
             needed = items_to_keep(self.records, needed, free, self._alias)
         self._kept |= {index for kind, index in needed if kind == "value"}
@@ -83,7 +89,7 @@ class ForwardPlan:
     def _last_uses(self) -> dict[int, int]:
         uses: dict[int, int] = {}
         for time, record in enumerate(self.records):
-            # later reads replace earlier ones
+            # later steps replace earlier steps
             uses |= {x.index: time for x in record.operands if x is not None}
         for record in self.records:
             uses |= {y.index: FOREVER for y in record.outputs if self.survives(y)}
@@ -97,7 +103,7 @@ class ForwardPlan:
             if storage is None:
                 storage = Storage(y.spec.nbytes, time, last)
                 self.storages.append(storage)
-            # A shared storage must live until the last use of both the operand and the output.
+            # A shared storage must live until the last use of the operand and of the output.
             storage.last = max(storage.last, last)
             self.buffers[y.index] = Buffer(y.name, y.spec, storage)
         work = self._work(time, record)
@@ -107,7 +113,7 @@ class ForwardPlan:
         )
 
     def _shared_storage(self, time: int, record: Record) -> Storage | None:
-        """Return the first operand's storage if the output may share this storage, else None."""
+        """Return the first operand's storage if the output may use it, too; otherwise None."""
         x, y = viewed(record), record.outputs[0]
         if x is not None:
             return self.buffer(x).storage
@@ -116,15 +122,15 @@ class ForwardPlan:
             return None
         storage = self.buffer(x).storage
         assert storage is not None
-        # An in-place op overwrites x.  No later step may read the storage, as x or through a view
-        # (`storage.last`).  No other operand may share the storage: rules read in any order.
+        # An in-place op overwrites x.  No later step may read x or a view of x (`storage.last`).
+        # No other operand may share the storage, because the op may read that operand later.
         same_size = storage.nbytes == y.spec.nbytes and x.spec.dtype == y.spec.dtype
         others = [self.buffer(other).storage for other in record.operands[1:] if other is not None]
         last_use = storage.last <= time and self._last_use[x.index] == time
         return storage if same_size and last_use and storage not in others else None
 
     def _work(self, time: int, record: Record) -> dict[str, Buffer]:
-        """Return new work buffers; those that backward reads live until backward."""
+        """Return new work buffers; buffers that backward reads are kept until then."""
         saved = set(shared_work(record)) if record.key in self._kept_work else set()
         names = record.op.signature.work["forward"]
         specs = record.work_specs if names else {}

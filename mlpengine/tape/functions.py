@@ -1,4 +1,4 @@
-"""Ops that take a list, or an array as first operand; all other ops are methods."""
+"""Functions for ops with a list or an array as first operand; all other ops are methods."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +16,7 @@ def cat(values: Sequence[Any], axis: int = 0) -> Any:
     scattered = bool(constant) and constant[-1] - constant[0] >= len(constant)
     whole = isinstance(axis, int | np.integer)  # `Cat` refuses other axes
     fits = whole and all(-len(s) <= axis < len(s) for s in shapes)
-    fixed = fits and any(axis % len(s) for s in shapes)  # axis 0 is the batch; programs change it
+    fixed = fits and any(axis % len(s) for s in shapes)  # a program may change axis 0, the batch
     sizes = tuple(s[axis] for s in shapes) if fixed or (fits and scattered) else None
     return apply(ops.Cat(axis, sizes), *values)
 

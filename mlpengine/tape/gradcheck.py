@@ -23,21 +23,21 @@ def gradcheck(
 ) -> float:
     """Compare gradients with central differences of the values; return the largest error.
 
-    Let u be random weights of the outputs, x a leaf, and v a random direction of the leaf.  Then
-    <v, gradient> must equal d/dt <u, f(x + t v)>.  The check calls forward twice for each leaf.
+    Let f be the function, u random weights of its outputs, x a leaf, and v a random direction.  The
+    check compares <v, gradient of x> with d/dt <u, f(x + t v)>, from two forwards for each leaf.
 
     Args:
-        subject: an op, checked on `operands`, or a program, checked at the current values of
-            its leaves.  The check restores leaves and generators; it overwrites other memory.
+        subject: an op to check on `operands`, or a program to check at the current values of its
+            leaves.  The check restores leaves and random generators, but no other memory.
         operands: float64 arrays, or integer and bool arrays without a gradient; None for a
             missing operand.
         step: t, the half-width of the difference.
-        rtol: largest error allowed, relative to the larger of 1 and the two numbers.
+        rtol: largest allowed error, relative to max(1, abs(a), abs(b)) of the two numbers a and b.
         seed: seed of the generator that draws u and v.
 
     Raises:
         GradcheckError: a gradient is not finite or differs; the message names the leaf.
-        DtypeError: a leaf is float32; rounding errors would exceed the tolerance.
+        DtypeError: a leaf is float32, so that rounding errors would exceed the tolerance.
     """
     program = subject if isinstance(subject, Program) else _program_of(subject, operands)
     rng = np.random.default_rng(seed)

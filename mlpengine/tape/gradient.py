@@ -1,4 +1,4 @@
-"""Gradients as recorded nodes, so that losses may contain gradients."""
+"""Gradients recorded as nodes, so that a loss may contain a gradient."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,7 +13,7 @@ from mlpengine.tape.functions import cat
 from mlpengine.tape.record import Record, dependents, needed_records
 
 Slopes = Sequence[Any]
-"""For each operand, the gradient or a function that records the gradient."""
+"""The gradient of each operand, or a function that records this gradient."""
 
 
 def record_gradient(y: Any, xs: Sequence[Any]) -> list[Any]:
@@ -26,7 +26,7 @@ def record_gradient(y: Any, xs: Sequence[Any]) -> list[Any]:
         wanted = [x is not None and x.index in between for x in record.operands]
         if not any(wanted) or not any(out.index in known for out in record.outputs):
             continue
-        if not _may_be_alike(record, wanted):
+        if not _accepts_one_row(record, wanted):
             known |= {
                 y.index: _whole(known[y.index], y) for y in record.outputs if y.index in known
             }
@@ -42,8 +42,8 @@ def record_gradient(y: Any, xs: Sequence[Any]) -> list[Any]:
     return [_whole(known[x.index], x) for x in xs]
 
 
-def _may_be_alike(record: Record, wanted: Sequence[bool]) -> bool:
-    """Return whether the rule accepts one row of gradients that stands for all rows."""
+def _accepts_one_row(record: Record, wanted: Sequence[bool]) -> bool:
+    """Return whether the op's gradient rule accepts one row of dy in place of many equal rows."""
     op, (y, *others) = record.op, record.outputs
     if isinstance(op, ops.Linear | ops.MatMul):
         return len(y.spec.shape) == 2 and not any(wanted[1:])
@@ -55,7 +55,7 @@ def _may_be_alike(record: Record, wanted: Sequence[bool]) -> bool:
 
 
 def _whole(slope: Any, x: Any) -> Any:
-    """Record a gradient in the shape of `x`; repeat a single row for all rows of `x`."""
+    """Record a gradient with the shape of `x`; repeat a single row for all rows of `x`."""
     if slope.shape == x.spec.shape:
         return slope
     rows = (x.spec.shape[0], *(1,) * (len(x.spec.shape) - 1))
@@ -63,7 +63,7 @@ def _whole(slope: Any, x: Any) -> Any:
 
 
 def _slopes(record: Record, known: dict[int, Any], wanted: Sequence[bool]) -> Slopes:
-    """Record the gradients of a record's operands from the gradients of its outputs."""
+    """Record the gradients of a record's operands; `known` has the gradients of its outputs."""
     op, y = record.op, record.outputs[0]
     dys = [known.get(out.index) for out in record.outputs]
     rule = next((GRADIENT_RULES[kind] for kind in type(op).__mro__ if kind in GRADIENT_RULES), None)
@@ -72,8 +72,8 @@ def _slopes(record: Record, known: dict[int, Any], wanted: Sequence[bool]) -> Sl
     if rule is None:
         names = ", ".join(sorted(kind.name for kind in GRADIENT_RULES))
         raise TapeError(
-            f"gradient: no rule for {op.name}; element-wise ops of one operand have one, as have "
-            f"{names}"
+            f"gradient: no rule for {op.name}; element-wise ops of one operand and these ops have "
+            f"rules: {names}"
         )
     return rule(op, dys[0] if len(dys) == 1 else dys, y, *record.operands)
 
@@ -87,14 +87,14 @@ def _unbroadcast(slope: Any, shape: tuple[int, ...]) -> Any:
     return slope if slope.shape == shape else slope.reshape(shape)
 
 
-def _turned(x: Any) -> Any:
-    """Record the transposed matrices."""
+def _matrix_transpose(x: Any) -> Any:
+    """Record `x` with its last two axes exchanged."""
     axes = list(range(x.ndim))
     return x.transpose((*axes[:-2], axes[-1], axes[-2]))
 
 
 def _times(dy: Any, w: Any) -> Any:
-    """Record dy @ w.  For a single row record a sum, because compiled steps compute it once."""
+    """Record dy @ w; for a single row of dy, record a sum, which compiled steps compute once."""
     one = dy.ndim == w.ndim == 2 and dy.shape[0] == 1
     return (dy.T * w).sum(axis=0, keepdims=True) if one else dy @ w
 
@@ -107,7 +107,7 @@ def _linear(op: ops.Linear, dy: Any, y: Any, x: Any, w: Any, b: Any) -> Slopes:
 
 
 def _product(op: Any, dy: Any, y: Any, a: Any, b: Any) -> Slopes:
-    return lambda: _times(dy, _turned(b)), lambda: _turned(a) @ dy
+    return lambda: _times(dy, _matrix_transpose(b)), lambda: _matrix_transpose(a) @ dy
 
 
 def _transpose(op: ops.Transpose, dy: Any, y: Any, x: Any) -> Slopes:
@@ -115,26 +115,20 @@ def _transpose(op: ops.Transpose, dy: Any, y: Any, x: Any) -> Slopes:
     return [dy.transpose(tuple(int(i) for i in np.argsort(axes)))]
 
 
-def _kept(op: Reduction, value: Any, x: Any) -> Any:
-    """Record `value`, the result of a reduction, with length 1 along the reduced axes."""
-    axes = op.axes(x.spec)
-    return value.reshape(tuple(1 if i in axes else n for i, n in enumerate(x.shape)))
-
-
 def _sum(op: Reduction, dy: Any, y: Any, x: Any) -> Slopes:
-    axes = op.axes(x.spec)
+    axes = op.axes(x)
     spread = tuple(n if i in axes else 1 for i, n in enumerate(x.shape))
-    share = 1 / op.count(x.spec) if isinstance(op, ops.Mean) else 1.0
-    return [_kept(op, dy, x) * np.full(spread, share, x.dtype)]
+    share = 1 / op.count(x) if isinstance(op, ops.Mean) else 1.0
+    return [op.kept(dy, x) * np.full(spread, share, x.dtype)]
 
 
 def _var(op: ops.Var, dy: Any, y: Any, x: Any) -> Slopes:
     centered = x - x.mean(axis=op.axis, keepdims=True)
-    return [_kept(op, dy, x) * centered * (2 * op.factor(x.spec))]
+    return [op.kept(dy, x) * centered * (2 * op.factor(x))]
 
 
 def _log_sum_exp(op: Reduction, dy: Any, y: Any, x: Any) -> Slopes:
-    return [_kept(op, dy, x) * (x - _kept(op, y, x)).exp()]
+    return [op.kept(dy, x) * (x - op.kept(y, x)).exp()]
 
 
 def _softmax(op: ops.Softmax, dy: Any, y: Any, x: Any) -> Slopes:
@@ -229,7 +223,7 @@ GRADIENT_RULES: dict[type[ops.GradOp], Callable[..., Slopes]] = {
     ops.Transpose: _transpose,
     ops.Var: _var,
 }
-"""Functions that record the gradients of an op's operands, by the type of the op.
+"""Functions that record the gradients of an op's operands, for each type of op.
 
-Arguments: the op, the gradient of the output, the (first) output, and the operands.  An op with
-several outputs gets a list of gradients."""
+Arguments: the op, dy, the output, and the operands.  For an op with several outputs, dy is a list
+of gradients, and the output is the first output."""

@@ -1,7 +1,7 @@
 """The graph behind eager tensors: the ops that ran, and the arrays saved for backward.
 
-As in a program, a `BackwardPlan` plans the steps.  But each step is bound and run alone, and the
-last step that reads an array frees the array.
+As in a program, a `BackwardPlan` plans the steps.  But each step is bound and run by itself, and an
+array is freed after the last step that reads the array.
 """
 
 from collections import defaultdict
@@ -28,7 +28,7 @@ _numbers = count()
 
 @dataclass(eq=False)
 class Computation:
-    """A record that ran.  Its backward rule reads `arrays` (by value index) and `work`."""
+    """An op that ran, with the `arrays` (by value index) and `work` that its `backward` reads."""
 
     record: Record
     parents: tuple["Computation", ...]
@@ -38,7 +38,7 @@ class Computation:
     consumed: bool = False
 
     def consume(self) -> None:
-        """Release the saved arrays; no further backward is possible."""
+        """Release the saved arrays, so that no further backward is possible."""
         self.consumed = True
         self.parents = ()
         self.arrays.clear()
@@ -46,14 +46,14 @@ class Computation:
 
 
 def new_value(spec: Spec, name: str, kind: ValueKind, *, wants_grad: bool) -> Value:
-    """Return a value with a higher index than all earlier values, in particular its operands."""
+    """Return a value with the next index, which is higher than the indices of its operands."""
     return Value(next(_numbers), name, spec, kind, wants_grad)
 
 
 def run_forward(
     op: GradOp, arrays: Sequence[Array | None], specs: Sequence[Spec]
 ) -> tuple[tuple[Array, ...], dict[str, Array]]:
-    """Run an op with outputs of `specs`; return the outputs and the work, all in new arrays."""
+    """Run an op; return its outputs, which have `specs`, and its work buffers, as new arrays."""
     outputs = tuple(np.empty(y.shape, y.dtype) for y in specs)
     names = op.signature.work["forward"]
     needed = op.work(*(None if x is None else Spec.of(x) for x in arrays)) if names else {}
@@ -70,7 +70,7 @@ def save_for_backward(
     work: dict[str, Array],
     parents: Iterable[Computation | None],
 ) -> Computation:
-    """Return a computation that holds the arrays and the work that the backward rule reads."""
+    """Return a computation that holds the arrays and work buffers that `backward` reads."""
     read = {x.index for x in record.residuals}
     saved = {x.index: a for x, a in arrays if x is not None and a is not None and x.index in read}
     saved_work = {name: work[name] for name in shared_work(record)}
@@ -97,7 +97,7 @@ def computations_behind(root: Computation | None) -> list[Computation]:
 
 
 class _Trace:
-    """The computations of an eager forward, in the form that a `BackwardPlan` reads."""
+    """The computations of an eager forward as a `Computed`, for a `BackwardPlan`."""
 
     def __init__(self, computations: Sequence[Computation], root: Value) -> None:
         self.outputs = (root,)
@@ -145,7 +145,7 @@ def leaf_gradients(computations: Sequence[Computation], root: Value) -> dict[int
 
 
 class _Memory:
-    """Memory of a plan: each storage is allocated at its first use, freed after its last."""
+    """Memory of a plan: each storage is allocated at its first use and freed after its last use."""
 
     def __init__(self, plan: BackwardPlan, arrays: dict[Buffer, Array]) -> None:
         self._arrays = arrays
@@ -156,7 +156,7 @@ class _Memory:
             self._ends[storage.last].append(storage)
 
     def resolve(self, buffer: Buffer) -> Array:
-        """Return the array of a buffer, from the trace or from this memory."""
+        """Return the array of a buffer."""
         if buffer.storage is None:
             return self._arrays[buffer]
         arena = self._arenas.get(buffer.storage)

@@ -9,10 +9,10 @@ from mlpengine.core.errors import ShapeError
 from mlpengine.core.spec import Array, call
 
 CHUNK = 8192
-"""Number of squares that are summed in the vector's own dtype; float64 sums the chunks.
+"""Number of squares that are summed in the vector's own dtype; the sums are added in float64.
 
-The relative error of a float32 norm is then below 1e-7.  From 10,000 entries on, OpenBLAS would
-start its threads for every chunk."""
+The relative error of a float32 norm is then below 1e-7.  With 10,000 entries or more, OpenBLAS
+would start its threads for every chunk."""
 
 
 FEW_CHUNKS = 8
@@ -25,9 +25,9 @@ class GlobalNorm:
     The squares of a chunk are summed in the vector's dtype, and the sums of chunks in float64.  If
     the sum of a chunk overflows, or squares may have underflowed, the chunk is divided by its
     largest entry and summed again in float64.  So the norm of a finite vector is finite, unless the
-    norm exceeds float64.  A call only reads the vector; the memory of a call is constant.
+    norm exceeds float64.  The memory for a call does not grow with the vector.
 
-    Shapes: `flat` (total,), contiguous; each call reads it.
+    Shapes: `flat` (total,), contiguous; each call reads its current entries.
     Raises: ShapeError if `flat` is not contiguous or not one-dimensional.
     """
 
@@ -44,14 +44,14 @@ class GlobalNorm:
         self._chunks = [*matrix, tail]
         self._sums = np.zeros(whole if whole > FEW_CHUNKS else 0, flat.dtype)
         self._dot_rows = call(np.vecdot, matrix, matrix, self._sums)
-        # Only np.vdot does not warn of overflow.  Other products need np.errstate, and entering
-        # np.errstate takes longer than the sum over a small network.
+        # np.vdot never warns of overflow.  Other products do, and np.errstate would take longer
+        # than the sum over a small network.
         vectors = [tail] if whole > FEW_CHUNKS else self._chunks
         self._dots = [call(np.vdot, chunk, chunk) for chunk in vectors]
         self._single = None if whole else self._dots[0]
         self._wide = np.zeros(min(flat.size, CHUNK))
         info = np.finfo(flat.dtype)
-        # In a smaller sum, the error by underflowed squares may exceed a rounding error.
+        # In smaller sums, underflowed squares may cause more than a rounding error.
         self._min_sum = float(info.tiny) * CHUNK / float(info.eps)
 
     def __call__(self) -> float:
@@ -74,7 +74,7 @@ class GlobalNorm:
         return GlobalNorm, (self._flat,)
 
     def _from_doubtful_sums(self, sums: list[float]) -> float:
-        """Return the norm from the chunks' sums of squares; compute sums out of range again."""
+        """Return the norm from sums of squares; replace sums that are too large or too small."""
         norm = 0.0
         for total, chunk in zip(sums, self._chunks, strict=True):
             part = sqrt(total) if self._min_sum < total < inf else self._scaled_norm(chunk)

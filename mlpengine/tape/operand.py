@@ -1,4 +1,4 @@
-"""Base class of nodes and eager tensors, and the application of ops to them."""
+"""The base class of nodes and eager tensors, and a function that applies ops to them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from mlpengine.ops import Cast, Elementwise, GradOp, Where
 
 
 class Operand:
-    """A value with a spec.  A `Node` records the ops applied to it; a `Tensor` computes them."""
+    """Base class of `Node`, which records ops, and `Tensor`, which runs ops at once."""
 
     spec: Spec
     wants_grad: bool
@@ -41,7 +41,7 @@ class Operand:
         return self.spec.size
 
     def _apply(self, op: GradOp, *operands: Any) -> Any:
-        """Apply `op`; arrays and numbers become operands, None stands for a missing operand."""
+        """Apply `op`; arrays and numbers become operands, and None is a missing operand."""
         raise NotImplementedError
 
     def _array(self, value: ArrayLike) -> Array:
@@ -53,7 +53,7 @@ class Operand:
 
 
 def numeric(value: ArrayLike, where: str) -> Array:
-    """Return `value` as an array.  Raises: DtypeError, led by `where`, for other than numbers."""
+    """Return `value` as an array.  Raises: DtypeError if `value` does not hold numbers."""
     array = unmasked(value, where)
     if array.dtype.kind not in "biuf":
         raise DtypeError(f"{where}: must be numeric (got {quoted(value)})")
@@ -76,7 +76,7 @@ def apply(op: GradOp, *operands: Any) -> Any:
 
 
 def cast_scalars(op: GradOp, operands: Sequence[Any]) -> Sequence[Any]:
-    """Return operands with 0-d floats cast to the arrays' dtype or, without arrays, the widest."""
+    """Cast 0-d floats to the dtype of the other operands, or to the widest dtype if all are 0-d."""
     if not isinstance(op, Elementwise | Where):
         return operands
     start = 1 if isinstance(op, Where) else 0  # skip the condition of `where`

@@ -15,14 +15,14 @@ from mlpengine.ops import GradOp
 from mlpengine.tape.record import Record, Value
 
 FOREVER = 1 << 60
-"""Time of the last read of a buffer that stays valid after the replay."""
+"""Time of the last read of a buffer that stays valid after the last step."""
 
 StepKind = Literal["forward", "recompute", "backward", "reduce", "add", "zero"]
 
 
 @dataclass(eq=False)
 class Buffer:
-    """An array of a plan; a buffer without storage (leaf, seed) is memory of the caller."""
+    """An array of a plan; a buffer without storage (leaf or seed) is the caller's memory."""
 
     label: str
     spec: Spec
@@ -41,9 +41,9 @@ Slot = Buffer | None
 class PlannedCall:
     """A step of a plan, not yet bound to memory.
 
-    `reads` are in the order of the rule's positional parameters, with None for a missing operand.
-    `writes` are the outputs (forward) or the gradient slots (backward).  Three kinds belong to no
-    op: ``add`` accumulates, ``reduce`` undoes broadcasting, and ``zero`` clears.
+    `reads` are in the order of the op's positional parameters; None is a missing operand.
+    `writes` are the outputs (forward) or the gradients of the operands (backward).  Three kinds of
+    steps have no op: ``add`` adds buffers, ``reduce`` undoes broadcasting, ``zero`` clears.
     """
 
     kind: StepKind
@@ -70,7 +70,7 @@ class Computed(Protocol):
 
     @property
     def outputs(self) -> Sequence[Value]:
-        """The values with gradients given by the caller."""
+        """The values for which the caller gives gradients."""
 
     @property
     def records(self) -> Sequence[Record]:
@@ -78,7 +78,7 @@ class Computed(Protocol):
 
     @property
     def saved(self) -> Mapping[int, Mapping[str, Buffer]]:
-        """The work buffers that outlive forward, by the key of their record."""
+        """The work buffers that are kept for backward, by the key of their record."""
 
     def buffer(self, value: Value) -> Buffer:
         """Return the buffer of a value."""

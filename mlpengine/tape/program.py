@@ -1,4 +1,4 @@
-"""A tape bound to memory: plans, arrays and calls are fixed; each replay runs the calls."""
+"""A tape bound to memory; `forward` and `backward` run a fixed list of calls."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -30,12 +30,11 @@ class Program(Uncopyable):
         backend: numpy or numexpr.
         rematerialization: "keep", or "balanced" to save memory by computing cheap values twice.
         differentiable: whether `backward` is available; False saves memory.
-        keep: further nodes with values that `value` returns after `forward`.
-        retain: inner nodes with gradients that `grad` returns after `backward`.
-        inputs: the caller's arrays by input name, read in place; the program allocates others.
-        gradients: the caller's arrays by leaf name, written in place; the program allocates others.
-        check_finite: raise NumericalError if a value, or a gradient that reaches an op, is not
-            finite.
+        keep: further nodes; `value` returns their values after `forward`.
+        retain: inner nodes; `grad` returns their gradients after `backward`.
+        inputs: arrays of the caller to read inputs from, by name; others are allocated.
+        gradients: arrays of the caller for gradients, by name of the leaf; others are allocated.
+        check_finite: raise NumericalError if a value or a gradient is not finite.
 
     Attributes:
         inputs: buffers of the inputs by name; write a batch into them, or pass it to `forward`.
@@ -111,7 +110,7 @@ class Program(Uncopyable):
         return f"Program({inputs} -> {outputs}; {plural(len(self.forward_plan.records), 'op')})"
 
     def _own(self, tape: Tape, nodes: Iterable[Node]) -> tuple[Node, ...]:
-        """Return the nodes of the program's own tape that correspond to `nodes` of `tape`."""
+        """Return the nodes of `self.tape` (for this batch size) in place of nodes of `tape`."""
         nodes = tuple(nodes)
         if any(getattr(n, "tape", None) is not tape for n in nodes):
             raise TapeError(f"program: nodes must be on the program's tape (got {nodes})")
@@ -154,13 +153,13 @@ class Program(Uncopyable):
 
     @property
     def instructions(self) -> list[Instruction]:
-        """The bound instructions of forward and backward, in the order of replay."""
+        """The bound instructions of forward and backward, in order."""
         backward = self._backward.instructions if self.forward_plan.differentiable else []
         return [*self._forward.instructions, *backward]
 
     @property
     def planned_bytes(self) -> dict[str, int]:
-        """Bytes planned for values and for gradients, without parameters and inputs."""
+        """Bytes of memory for values and for gradients, without parameters and inputs."""
         gradients = self._backward.plan.nbytes if self.forward_plan.differentiable else 0
         return {"values": self.forward_plan.nbytes, "gradients": gradients}
 
@@ -173,10 +172,10 @@ class Program(Uncopyable):
     def forward(self, **inputs: ArrayLike) -> Any:
         """Compute and return the output, a view that the next call overwrites.
 
-        A keyword copies data into the input of that name.  You can also write into the buffers of
-        `inputs`.  Several outputs are returned as a tuple.
+        Each keyword argument is copied into the input with this name.  You can also write into the
+        buffers in `inputs`.  Several outputs are returned as a tuple.
         Raises: ShapeError, DtypeError or TapeError for data that does not fit an input; TapeError
-        if an input has never had data.
+            if an input was never given.
         """
         for name, value in inputs.items():
             if name not in self._inputs:
@@ -193,12 +192,12 @@ class Program(Uncopyable):
         return self._values if len(self._values) > 1 else self._values[0]
 
     def backward(self, seed: ArrayLike | Sequence[ArrayLike | None] | None = None) -> None:
-        """Compute all gradients, and overwrite the previous ones.
+        """Compute all gradients, and overwrite the previous gradients.
 
         `seed` is the gradient of the output, by default ones.  For several outputs, `seed` is a
-        sequence of such gradients; None stands for ones.
+        sequence of gradients, with None for ones.
         Raises: TapeError before the first forward; ShapeError or DtypeError for a seed that does
-        not fit its output.
+            not fit its output.
         """
         backward = self._backward
         if not self._ran:
@@ -208,22 +207,16 @@ class Program(Uncopyable):
             parts = list(seed)  # type: ignore[arg-type]
             if len(parts) != len(self.outputs):
                 raise ShapeError(
-                    f"backward: needs a seed for each output ({len(self.outputs)} of them) "
+                    f"backward: needs a seed for each of {len(self.outputs)} outputs "
                     f"(got {len(parts)})"
                 )
         for node, part in zip(self.outputs, parts, strict=True):
-            self._write_seed(node, part)
+            buffer = self._seeds.get(node.index)  # None if backward does not need this seed
+            if buffer is not None and part is None:
+                buffer.fill(1)
+            elif buffer is not None:
+                write_into(buffer, np.asarray(part), f"backward: seed of {node.name}")
         backward.run()
-
-    def _write_seed(self, node: Node, part: ArrayLike | None) -> None:
-        """Write the gradient of an output, unless the output depends on no wanted leaf."""
-        seed = self._seeds.get(node.index)
-        if seed is None:
-            return
-        if part is None:
-            seed.fill(1)
-        else:
-            write_into(seed, np.asarray(part), f"backward: seed of {node.name}")
 
     def value(self, node: Node) -> Array:
         """Return the value of a leaf, an output, or a node in ``keep``."""
@@ -236,7 +229,7 @@ class Program(Uncopyable):
 
 
 def _owned(arrays: Mapping[str, Array], leaves: Mapping[str, Node], what: str) -> dict[str, Array]:
-    """Return the caller's arrays as a dict; raise an error if an array does not fit its leaf."""
+    """Return the caller's arrays; raise an error for an array that does not fit its leaf."""
     for name, array in arrays.items():
         if name not in leaves:
             raise TapeError(f"{what}: no leaf {name!r} (leaves: {', '.join(leaves)})")

@@ -12,7 +12,7 @@ LOWEST, HIGHEST = -128, 127
 
 @dataclass(frozen=True, eq=False)
 class QuantizedArray:
-    """An int8 array with one affine scale, or with a scale for each channel.
+    """An int8 array with one scale and zero point, or with one for each channel.
 
     Shapes: `values` (...); `scale` and `zero_point` are 0-D, or have the shape of `values` with
     length 1 on all axes but `axis`.
@@ -45,8 +45,8 @@ def quantize(array: ArrayLike, *, axis: int | None = None) -> QuantizedArray:
 
     Zero is one of the levels.  With `axis`, each index along this axis (a channel) has its own
     scale.
-    Raises: DtypeError for other than floats; NumericalError for a nonfinite entry; ShapeError for
-    an axis that does not exist.
+    Raises: DtypeError unless the entries are floats; NumericalError unless they are finite;
+        ShapeError for an axis that does not exist.
     """
     floats = np.asarray(array)
     dtype = floating(floats.dtype, "quantize")
@@ -60,7 +60,7 @@ def quantize(array: ArrayLike, *, axis: int | None = None) -> QuantizedArray:
     keep = axis is not None
     low = np.min(floats, others, initial=0.0, keepdims=keep).astype(np.float64)
     high = np.max(floats, others, initial=0.0, keepdims=keep).astype(np.float64)
-    half = high / 2 - low / 2  # the whole span may overflow
+    half = high / 2 - low / 2  # high - low may overflow
     scale = (half / (HIGHEST - LOWEST) * 2).astype(dtype)
     scale = np.where(scale > 0, scale, np.ones((), dtype))
     zero_point = np.clip(np.rint(LOWEST - low / scale), LOWEST, HIGHEST).astype(np.int8)

@@ -16,8 +16,8 @@ ValueKind = Literal["input", "parameter", "constant", "op"]
 class Value:
     """A leaf (input, parameter, constant) or an output of an op.
 
-    `index` counts values in the order of recording.  `wants_grad` says whether a gradient can flow
-    to or through this value.
+    `index` counts values in the order of recording.  `wants_grad` tells whether the value has a
+    gradient.
     """
 
     index: int
@@ -47,7 +47,7 @@ class Record:
 
     @property
     def named_operands(self) -> Mapping[str, Any]:
-        """The operands by the parameter names of the op's rules."""
+        """The operands by their parameter names in the op's methods."""
         names = self.op.signature.operands
         if self.op.signature.is_variadic:
             return {names[0]: self.operands}
@@ -94,7 +94,7 @@ def dependents(records: Sequence[Record], values: Iterable[Value]) -> set[int]:
 
 
 def viewed(record: Record) -> Value | None:
-    """Return the operand that shares its memory with the output, or None."""
+    """Return the operand whose memory the output uses; None if the output has its own memory."""
     if not record.op.view or len(record.outputs) > 1:
         return None
     x, y = record.operands[0], record.outputs[0]
@@ -103,7 +103,7 @@ def viewed(record: Record) -> Value | None:
 
 
 def aliases(records: Sequence[Record]) -> dict[int, int]:
-    """Return, for the index of each output, the index of the value that owns the memory."""
+    """Map the index of each output to the index of the value whose memory the output uses."""
     alias: dict[int, int] = {}
     for record in records:
         x = viewed(record)
@@ -112,7 +112,7 @@ def aliases(records: Sequence[Record]) -> dict[int, int]:
 
 
 def padded_operands(op: GradOp, operands: Sequence[Any]) -> tuple[Any, ...]:
-    """Return the operands with None for each missing optional operand."""
+    """Return the operands, with None for each optional operand that is missing."""
     names, required = op.signature.operands, op.signature.required
     if op.signature.is_variadic:
         names, required = tuple(f"x{i}" for i in range(len(operands))), len(operands)
@@ -125,7 +125,7 @@ def padded_operands(op: GradOp, operands: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def inferred_specs(op: GradOp, operands: Iterable[Any]) -> Spec | tuple[Spec, ...]:
-    """Return the specs of an op's outputs for operands with a `spec`, or None.
+    """Return the specs of an op's outputs; a missing operand is None.
 
     Raises: ShapeError or DtypeError from the op; TapeError if its `infer` returns no `Spec`.
     """

@@ -1,8 +1,8 @@
 """Rematerialization: the choice between keeping values for backward and computing them again.
 
 A value that backward reads is kept, or cheap ops compute the value again from kept values.  The
-kept values with the fewest bytes are a minimum cut of a flow network.  Edges lead from the source
-to the results of expensive ops, from operands of cheap ops to results, and from the values that
+choice with the fewest bytes is a minimum cut of a flow network.  Edges lead from the source to the
+results of expensive ops, from operands of cheap ops to their results, and from the values that
 backward reads to the sink.  The capacity of a value is its size in bytes.
 """
 
@@ -15,19 +15,19 @@ from mlpengine.core.spec import Spec
 from mlpengine.tape.record import Record
 
 Rematerialization = Literal["keep", "balanced"]
-"""The values that stay in memory until backward.
+"""Which values stay in memory until backward.
 
 ``keep``: all values that backward reads.  ``balanced``: the smallest set from which cheap ops can
 compute these values."""
 
 StoredItem = tuple[str, int]
-"""Key of memory that can be kept: ("value", index), or ("work", record key) for work buffers."""
+"""Memory that can be kept: ("value", index), or ("work", record key) for work buffers."""
 
 UNLIMITED = 1 << 62
 """Capacity of edges that no minimum cut contains."""
 
-MIN_GAIN = 1.05
-"""Memory accepted in return for less recomputation, as a multiple of the least memory."""
+TOLERATED = 1.05
+"""Memory may be up to this multiple of the minimum if fewer values are then recomputed."""
 
 
 def shared_work(record: Record) -> dict[str, Spec]:
@@ -46,11 +46,11 @@ def items_to_keep(
     free: Collection[StoredItem],
     alias: Mapping[int, int],
 ) -> set[StoredItem]:
-    """Return the items that must outlive forward, so that backward gets all of `needed`.
+    """Return the items to keep until backward, so that backward gets all of `needed`.
 
-    Items in `free` outlive forward in any case.  `alias` maps a value to the owner of its bytes.
-    Recomputation of a chain of cheap ops needs memory for the values of the chain.  If a chain is
-    too long to save memory, the function keeps the items that backward needs from the chain.
+    Items in `free` are kept anyway.  `alias` maps a value to the value whose memory it uses (see
+    `aliases`).  Computing a chain of cheap ops again takes memory for all values of the chain.  If
+    a chain is too long to save memory, the items that backward needs from the chain are kept.
     """
     steps = [_Step.of(record, alias) for record in records]
     sizes = {item: nbytes for step in steps for item, nbytes in step.made.items()}
@@ -70,7 +70,7 @@ def items_to_keep(
     costs = {limit: limit + total(kept | needed_of_longer(limit)) for limit, _ in chains}
     costs[0] = total(set(needed).difference(free))
     # Of limits with about equal memory, take the lowest, because it recomputes least.
-    limit = min(n for n, cost in costs.items() if cost <= MIN_GAIN * min(costs.values()))
+    limit = min(n for n, cost in costs.items() if cost <= TOLERATED * min(costs.values()))
     longer = needed_of_longer(limit)
     if not longer:
         return kept
@@ -87,7 +87,7 @@ class _Step(NamedTuple):
 
     @classmethod
     def of(cls, record: Record, alias: Mapping[int, int]) -> "_Step":
-        """Return the step of a record; a view writes no item."""
+        """Return the step of a record; a view makes no item."""
         operands = [x for x in record.operands if x is not None and not x.is_leaf]
         sources = {("value", alias[x.index]) for x in operands}
         made = {("value", alias[y.index]): y.spec.nbytes for y in record.outputs}
@@ -99,7 +99,7 @@ class _Step(NamedTuple):
 def _minimum_cut(
     steps: Sequence[_Step], needed: set[StoredItem], free: set[StoredItem]
 ) -> tuple[set[StoredItem], set[StoredItem]]:
-    """Return the items to keep, and all items on the sink's side (kept or recomputed).
+    """Return the items to keep, and the items to keep or to recompute (the sink's side).
 
     Of several sets with the fewest bytes, return the set that needs the least recomputation.
     """
@@ -167,7 +167,7 @@ class _FlowNetwork:
         return path
 
     def _successors_toward(self, sink: Hashable) -> dict[Hashable, Hashable]:
-        """Return the next node on a shortest residual path to `sink`, by node with such a path."""
+        """Map each node with a residual path to `sink` to the next node on a shortest path."""
         successors, queue = {sink: sink}, deque([sink])
         while queue:
             end = queue.popleft()

@@ -11,7 +11,7 @@ from mlpengine.tape.record import Record
 
 
 class OpState:
-    """A snapshot of the generators and arrays among the attributes of ops."""
+    """A snapshot of the random generators and arrays that are attributes of ops."""
 
     def __init__(self, records: Iterable[Record]) -> None:
         parts = [part for record in records for part in _stateful(record.op)]

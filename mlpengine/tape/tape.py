@@ -1,4 +1,4 @@
-"""Recording of ops on nodes: shapes are checked, but no array is computed."""
+"""A tape records ops on nodes; shapes are checked, but nothing is computed."""
 
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
@@ -34,7 +34,7 @@ class Node(Value, Expression):
 
     tape: "Tape"
     array: Array | None = None
-    """The array of a constant, or of a parameter that is not yet in the flat vector."""
+    """The array of a constant, or of a parameter before `Tape.params` exists."""
 
     def __repr__(self) -> str:
         return f"Node({self.index} {self.name!r} {self.spec} {self.kind})"
@@ -62,7 +62,7 @@ class Node(Value, Expression):
 
 
 class RecordedLayer(NamedTuple):
-    """A named layer of a recording, with the parameters that no earlier layer has."""
+    """A named layer of a tape (see `Tape.layer`)."""
 
     name: str
     output: Node
@@ -83,8 +83,8 @@ class Tape:
         (32, 2)
 
     Attributes:
-        rng: generator for dropout; if None, dropout does nothing.
-        layers: the layers named by the method `layer`, in order.
+        rng: generator for dropout; if None, dropout returns its operand.
+        layers: the layers recorded by the method `layer`, in order.
     """
 
     nodes: list[Node] = field(default_factory=list)
@@ -118,8 +118,8 @@ class Tape:
             kind = np.dtype(object)
         if kind.kind not in "biuf":
             raise DtypeError(
-                f"input: dtype must be one of NumPy's numbers (got {dtype!r}); a name is written "
-                f"input({sizes}, name='x')"
+                f"input: dtype must be numeric, such as float32 (got {dtype!r}); to give a name, "
+                f"write input({sizes}, name='x')"
             )
         spec = Spec(sizes, kind)
         if wants_grad and not spec.is_float:
@@ -129,10 +129,10 @@ class Tape:
     def parameter(self, array: ArrayLike | str, *, name: str | None = None) -> Node:
         """Record a trainable array, and copy it into the tape's flat vector `params`.
 
-        On a tape made by `over`, return the view with that name instead.  Then the numbers in
-        `array` are not used, and the name may replace the array.
-        Raises: DtypeError for other than float32 or float64; TapeError if a program already uses
-        `params`, or for a name that `params` lacks; ShapeError if the view has another shape.
+        On a tape made by `over`, the parameter is already in `params`: its name is enough, and the
+        numbers in `array` are ignored.
+        Raises: DtypeError unless the dtype is float32 or float64; TapeError if a program already
+            uses `params`, or if the name is not in `params`; ShapeError if its shape differs.
         """
         if isinstance(array, str):
             return self._parameter_of(array)
@@ -188,8 +188,8 @@ class Tape:
     ) -> Node:
         """Record batch norm with batch statistics or, if `rng` is None, with running averages.
 
-        The tape needs parameters named `running` + ``.mean`` and ``.variance`` for the averages.
-        Training sets average = (1 - momentum) * average + momentum * batch statistic.
+        With ``running="norm"``, the tape needs parameters ``norm.mean`` and ``norm.variance`` for
+        the averages.  Training sets them to (1 - momentum) * average + momentum * batch statistic.
         """
         parts = [self.parameter(f"{running}.{part}") for part in ("mean", "variance")]
         mean, variance = (self.params.views[node.name] for node in parts)
@@ -201,7 +201,7 @@ class Tape:
         """Record the gradient of the sum of `y` with respect to one node, or to each of several.
 
         The gradient is differentiable, so a loss may contain it, as a gradient penalty does.
-        Raises: TapeError if `y` does not depend on `xs`, or for an op without a recorded gradient.
+        Raises: TapeError if `y` does not depend on `xs`, or for an op without a gradient rule.
         """
         self._need_nodes("gradient", [y, *xs])
         if integers := [x for x in (y, *xs) if not x.spec.is_float]:
@@ -219,9 +219,9 @@ class Tape:
     ) -> Node:
         """Name the layer that computes `output`; return `output`.
 
-        The layer gets the parameters that no earlier layer has; with `alone`, only those that
-        `output` depends on.  Messages and diagnostics use the name.  Diagnostics read the gradient
-        of `pre_activation`, by default of the output.
+        The layer gets the parameters that no earlier layer has; with `alone`, it gets only
+        parameters that `output` depends on.  Messages and diagnostics use the name.  Diagnostics
+        read the gradient of `pre_activation`, by default the gradient of the output.
         Raises: TapeError if another layer has the name.
         """
         if any(layer.name == name for layer in self.layers):
@@ -237,7 +237,7 @@ class Tape:
         return output
 
     def constant(self, array: ArrayLike) -> Node:
-        """Record a copy of an array; a constant has no gradient."""
+        """Record a copy of an array as a node without a gradient."""
         value = np.array(numeric(array, "constant"), order="C")
         value.flags.writeable = False
         return self._leaf("constant", Spec.of(value), None, wants_grad=False, array=value)
@@ -286,7 +286,7 @@ class Tape:
 
     @classmethod
     def over(cls, params: Flat, rng: Philox | None = None) -> "Tape":
-        """Return an empty tape on which `parameter` returns the views of `params`."""
+        """Return an empty tape with the parameters `params`."""
         return cls(rng=rng, _params=params)
 
     def rebatched(self, batch_size: int) -> "Tape":
@@ -313,7 +313,7 @@ class Tape:
         return other
 
     def __copy__(self) -> "Tape":
-        """Return another recording of the same ops over the same parameters and constants."""
+        """Return a tape with the same ops that shares the parameters and constants."""
         shared = [self._params, *(n.array for n in self.nodes), *(r.op for r in self.records)]
         return deepcopy(self, {id(x): x for x in shared})
 

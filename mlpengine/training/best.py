@@ -50,7 +50,7 @@ class Best:
         return {name: getattr(self, name) for name in ("weights", "epoch", "value", "waited")}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load a state of `state_dict`."""
+        """Restore a state from `state_dict`."""
         if state["weights"].shape != self.weights.shape:
             raise CheckpointError(
                 f"best: the weights must be of this network (got {state['weights'].shape})"

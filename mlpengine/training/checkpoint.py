@@ -34,7 +34,7 @@ _log = logging.getLogger("mlpengine")
 
 
 class Checkpoint(NamedTuple):
-    """A checkpoint, read and verified: its path, the state of the loop, its header."""
+    """A verified checkpoint: the path, the state of the loop, and the header."""
 
     path: Path
     state: dict[str, Any]
@@ -73,9 +73,9 @@ class Checkpoints:
             remove_unused(old)
 
     def newest(self) -> Checkpoint | None:
-        """Return the newest intact checkpoint; log a warning for each newer, damaged one.
+        """Return the newest intact checkpoint, or None without checkpoints.
 
-        None without checkpoints.  Raises: CheckpointError if all of them are damaged.
+        Newer, damaged checkpoints give a warning.  Raises: CheckpointError if all are damaged.
         """
         paths = self.paths()
         for path in reversed(paths):
@@ -147,7 +147,7 @@ class Checkpointer(Callback):
             self._save(loop)
 
     def skip_budget(self, loop: Loop) -> SkipBudget:
-        """Return the steps before the next step that saves; checkpoints by time may be late."""
+        """Return the number of steps until the next checkpoint; checkpoints by time may be late."""
         every = self.every_steps
         return SkipBudget(every - 1 - loop.steps % every) if every else SkipBudget()
 

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from math import inf, isnan, prod
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -55,8 +56,9 @@ DIAGNOSTICS_FILE = "diagnostics.csv"
 MIN_CLASS_ROWS = 5
 """Minimum number of rows of a class for a meaningful recall."""
 FACT_ROWS, FEATURE_ROWS, RECALL_ROWS = 50_000, 1_000, 5_000
+"""Maximum number of rows for losses of a constant, for sizes of features, and for recalls."""
 FACT_VALUES = 1 << 24
-"""Maximum number of features that are searched for an extreme value, or of outputs for recalls."""
+"""Maximum number of values to search for an extreme value, or of outputs for recalls."""
 SQUARES = ("mse", "mae", "huber", "log_cosh")
 """Losses that depend on the distance from a target."""
 SAMPLES_AT_ONCE = 20
@@ -105,8 +107,8 @@ class SampleLog(CsvLog):
 class LoopDiagnostics(Callback):
     """Keeps the `Diagnostics` of a run, and writes its samples to a file.
 
-    With several networks, only the first network's steps are measured, but the losses and
-    predictions of all networks.
+    With several networks, steps are measured in the first network only; losses and predictions are
+    measured in all networks.
 
     Args:
         path: path of diagnostics.csv; None writes no file.
@@ -136,9 +138,10 @@ class LoopDiagnostics(Callback):
         self._state: Mapping[str, Any] | None = None
         self._log: SampleLog | None = None
         self._measured = False
+        self.is_used = True  # whether the measured network is in the model
 
     def on_train_start(self, loop: Loop) -> None:
-        """Create the diagnostics, with a loaded state if there is one, and open the file."""
+        """Create the diagnostics, restore a loaded state, and open the file."""
         self._learners, one = loop.members, loop.members[0]
         self.core = Diagnostics(
             one.step.mlp,
@@ -190,7 +193,7 @@ class LoopDiagnostics(Callback):
 
     def on_exception(self, loop: Loop, error: Exception) -> None:
         """Record the error that ended the run, and write the earlier samples."""
-        self.core.failure = str(error)
+        self.core.failure, self.core.failed_setting = str(error), getattr(error, "setting", ())
         self._close()
 
     def on_fit_end(self, loop: Loop, result: Result) -> None:
@@ -210,7 +213,14 @@ class LoopDiagnostics(Callback):
                 for each in self._learners
             ]
             measure_rows(self.core, one.task, one.train, networks)
-        return Verdicts(without(verdicts(self.core), self._silence), in_loop=True)
+        told = without(verdicts(self.core), self._silence)
+        if not self.is_used:
+            text = "The model does not contain the measured network (its ensemble weight is 0)."
+            told[:] = [
+                replace(one, evidence=f"{one.evidence} {text}") if one.is_of_network else one
+                for one in told
+            ]
+        return Verdicts(told, in_loop=True)
 
     def __repr__(self) -> str:
         return f"LoopDiagnostics({self.core!r})" if hasattr(self, "core") else "LoopDiagnostics()"
@@ -291,8 +301,8 @@ def extreme_value(loss: Loss, train: Split, sizes: Array) -> ExtremeValue:
 class Trained(NamedTuple):
     """A trained network.
 
-    `predict` maps features to outputs, `used` are the training rows, and `validation` are the rows
-    that chose the best epoch.
+    `predict` maps features to outputs, `used` has the indices of the training rows, and
+    `validation` has the rows that chose the best epoch.
     """
 
     predict: Callable[[Array], Array]
@@ -370,16 +380,16 @@ def measure_baselines(
     x, truth = as_rows(train.x[rows]), train.truth[rows]
     places, turn = np.arange(len(rows)), np.arange(len(networks))[:, None]
     turn = (places + turn) % len(networks)
-    knows = np.stack([np.isin(rows, network.used) for network in networks])
-    owner = turn[knows[turn, places].argmax(axis=0), places]
+    is_training_row = np.stack([np.isin(rows, network.used) for network in networks])
+    network_of_row = turn[is_training_row[turn, places].argmax(axis=0), places]
     outputs = first.predict(x if not others else x[:1])
     if others:
         outputs = np.empty((len(rows), outputs.shape[1]), outputs.dtype)
         for k, network in enumerate(networks):
-            if (own := owner == k).any():
+            if (own := network_of_row == k).any():
                 outputs[own] = network.predict(x[own])
     predicted = task.predict(outputs)
-    if isinstance(task, Regression) and not task.has_errors:  # no simple model is compared
+    if isinstance(task, Regression) and not task.has_errors:  # censored times: no simple model
         measure_units(diagnostics, x)
         diagnostics.baselines = Baselines(related=inf)
         return
@@ -404,7 +414,7 @@ def measure_baselines(
 
 
 def _beside(train: Split, rows: Array, step: int) -> Beside:
-    """Return the targets of the rows `step` rows below in the table, if they are training rows."""
+    """Return the targets of the rows `step` rows below, and whether these are training rows."""
     origin = train.places.rows.origin if train.places else None
     origin = np.arange(len(train)) if origin is None else origin
     order, wanted = np.argsort(origin, kind="stable"), origin[rows] + step
@@ -418,7 +428,7 @@ def _is_complete(truth: Array) -> Array:
 
 
 def measure_units(diagnostics: Diagnostics, x: Any) -> None:
-    """Set, for each rectifier layer, the share of units that are 0 on all rows `x`."""
+    """Set the share of units that are 0 on all rows `x`, for each rectifier layer."""
     mlp = diagnostics.mlp.without_dropout()
     scratch = mlp.scratch(len(x))
     mlp.forward(x, scratch)

@@ -27,8 +27,8 @@ class EpochRow:
 
     `train_loss` is the mean over the rows, measured before each update.  `validation` holds loss
     and metrics over the whole validation part, or is empty.  `gradient_norm` is the mean over the
-    steps, before clipping.  `lr` is the learning rate of the last step.
-    Units: `seconds` of training, without validation.
+    steps, before clipping.  `lr` is the learning rate of the last step.  `seconds` is the time of
+    training, without validation.
     """
 
     epoch: int
@@ -41,7 +41,7 @@ class EpochRow:
     samples_per_second: float
 
     def values(self) -> list[int | float]:
-        """Return the values for metrics.csv; without times, equal seeds give equal files."""
+        """Return the values for metrics.csv, without times, so equal seeds give equal files."""
         plain = [self.epoch, self.steps, self.lr, self.gradient_norm, self.train_loss]
         return [*plain, *self.validation.values()]
 
@@ -105,7 +105,7 @@ class History:
         return {"rows": np.array(rows, np.float64).reshape(len(rows), len(self.columns) + 2)}
 
     def load_state_dict(self, state: Mapping[str, Array]) -> None:
-        """Load a state of `state_dict`.  Raises: CheckpointError if it has other metrics."""
+        """Restore a `state_dict`.  Raises: CheckpointError if the metrics differ."""
         rows = state["rows"]
         if rows.ndim != 2 or rows.shape[1] != len(self.columns) + 2:
             raise CheckpointError(f"history: was saved with other metrics ({rows.shape})")

@@ -36,8 +36,8 @@ from mlpengine.training.history import EpochRow, History
 CHECKED_ROWS = 512
 """Number of training rows that must have finite outputs with the final weights."""
 
-HOPELESS = 1e12
-"""A run fails if its loss exceeds this multiple of the loss of the best constant output."""
+EXPLODED = 1e12
+"""A run fails if its loss exceeds EXPLODED times the loss of the best constant output."""
 
 _log = logging.getLogger("mlpengine")
 
@@ -52,7 +52,7 @@ ENDINGS: dict[Ending, str] = {
 
 
 class SkipBudget(NamedTuple):
-    """The next `steps` steps need no callback, up to a step with a gradient norm above `norm`."""
+    """The number of next steps without callbacks; a gradient norm above `norm` ends them early."""
 
     steps: float = inf
     norm: float = inf
@@ -165,7 +165,7 @@ class Learner(Uncopyable):
         return "early" if rule and best.waited >= rule.epochs_after(best.epoch) else None
 
     def begin(self) -> None:
-        """Continue with the weights of the last step."""
+        """Replace the best weights by the weights of the last step, to continue training."""
         self.step.mlp.params.flat[...] = self._last_weights().flat
         self._last = None
 
@@ -192,7 +192,7 @@ class Learner(Uncopyable):
         fused = self.fused_steps if self.may_skip else None
         ranks = step.ranks
         self.epoch = len(self.history.rows) + 1
-        if not (self.batches.is_done and sums[3]):  # not if only validation is left
+        if not (self.batches.is_done and sums[3]):  # else only validation is left
             self.batches.begin()
         if fused is not None:
             self._skip_ahead(fused)
@@ -231,7 +231,7 @@ class Learner(Uncopyable):
         before = self.steps
         try:
             fused.make(start, int(count), limit)
-        finally:  # a KeyboardInterrupt comes after some of the steps
+        finally:  # after a KeyboardInterrupt, count the steps that were made
             made = self.steps - before
             losses, norms = fused.results(made)
             if made:
@@ -318,7 +318,7 @@ class Learner(Uncopyable):
             )
         (constant,) = constant_losses(self.step.loss, self.step.mlp.outputs, [(head.y, None)])
         loss = self.evaluator.run(head)["loss"]
-        if loss > HOPELESS * constant > 0 and ending != "interrupted":
+        if loss > EXPLODED * constant > 0 and ending != "interrupted":
             raise NumericalError(
                 f"step {self.steps}: the training loss exploded (it is {loss:.3g}, and a constant "
                 f"prediction has {constant:.3g}); lower the learning rate"

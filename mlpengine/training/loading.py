@@ -27,7 +27,7 @@ def load(run: str | Path) -> Model:
     newest checkpoint, and a warning.
 
     Raises: RunError if there is no model or the run failed; CheckpointError if the model is
-    damaged; UsageError if `run` is no run.
+    damaged; UsageError if `run` is not a run.
     """
     run = checked_path(run, "load")
     if not os.path.exists(run):  # Path.exists raises if a name is too long
@@ -53,7 +53,7 @@ def load(run: str | Path) -> Model:
         return Model.load(model)
     checkpoint = checkpoints.newest()
     if checkpoint is None and is_run(run):
-        raise RunError(f"{run}: holds no model and no checkpoint; the run was stopped before one")
+        raise RunError(f"{run}: has no model; the run was stopped before its first checkpoint")
     if checkpoint is None:
         raise not_a_run(run)
     best = _best_so_far(checkpoint)

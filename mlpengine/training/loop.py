@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from math import inf, isfinite
+from math import inf, isfinite, nan
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
@@ -153,7 +153,7 @@ class Callback:
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load a state of `state_dict`."""
+        """Restore a state from `state_dict`."""
 
 
 HOOKS = tuple(name for name in vars(Callback) if name.startswith("on_"))
@@ -179,8 +179,8 @@ class Loop(Uncopyable):
     folds, each network's own validation chooses its epoch and ends its training.
 
     `callbacks` are called in increasing `order`, and may read the attributes below.  With several
-    networks, an epoch ends for callbacks when all networks that still train have made the epoch;
-    measurements are then means.
+    networks, callbacks are called when all networks that still train have finished the epoch, and
+    measurements are means.
 
     If a step has several ranks, each rank runs the same loop with its own callbacks.  A stop within
     an epoch then takes effect one step later.  The processes of the argument `ranks` share several
@@ -252,9 +252,9 @@ class Loop(Uncopyable):
             if validation is not None or not known or not whole:
                 given = f"{plural(len(each), 'step')}, {plural(size, 'fold')} of {len(folds)} rows"
                 raise UsageError(
-                    "loop: folds must be one for each training row, counted from 0, without a "
-                    "validation part and with equally many steps for each fold (got "
-                    f"{given})"
+                    "loop: folds must have the fold of each training row, counted from 0; the "
+                    "number of steps must be a multiple of the number of folds, and validation "
+                    f"must be None (got {given})"
                 )
             parts = [train.rows(np.flatnonzero(folds == k)) for k in range(size)]
         self.validation = parts[0]
@@ -380,8 +380,8 @@ class Loop(Uncopyable):
         """End training after the current step, or after the current call of many steps.
 
         Training ends within milliseconds.  A signal handler, another thread or any rank may call
-        this method.  Outside a `run`, the next run ends.  A later `run` continues with the next
-        row.
+        this method.  If no `run` is active, the next one ends at once.  A later `run` continues
+        with the next row.
         """
         self._want_stop(True)
 
@@ -423,6 +423,7 @@ class Loop(Uncopyable):
         except NumericalError as error:
             self._call("on_exception", error)
             raise
+        self._check_level_monitor()
         rows = self.history.rows
         samples = sum(row.seconds * row.samples_per_second for row in rows)
         rate = samples / self.seconds if self.seconds else 0.0
@@ -546,15 +547,28 @@ class Loop(Uncopyable):
             return
         text = f"the validation metric {rule.monitor} must be finite (got {odd[0]}"
         if epoch == 1 and not any(isfinite(row[rule.monitor]) for row in rows):
-            raise NumericalError(
+            error = NumericalError(
                 f"epoch 1: {text}); set training.early_stopping.monitor to another metric, such as "
                 "loss"
             )
+            error.setting = ("training", "early_stopping", "monitor")
+            raise error
         self._odd_monitor = True
         networks = f" in {len(odd)} of {len(rows)} networks" if len(rows) > 1 else ""
         _log.warning(
             "warning: epoch %d: %s%s); such an epoch is not the best", epoch, text, networks
         )
+
+    def _check_level_monitor(self) -> None:
+        """Report a monitored metric that was equal in all epochs, as R2 of a constant target."""
+        rule, rows = self.members[0].early_stopping, self.history.rows
+        values = {r.validation.get(rule.monitor, nan) for r in rows} if rule else {nan}
+        if rule and len(rows) > 2 and len(values) == 1 and isfinite(*values) and values != {1.0}:
+            _log.warning(
+                "warning: the validation metric %s was %g in all epochs, so the first epoch counts "
+                "as the best; set training.early_stopping.monitor to another metric, such as loss",
+                rule.monitor, *values,
+            )  # fmt: skip
 
     def _call(self, hook: str, *details: Any) -> None:
         for call in self._hooks[hook]:

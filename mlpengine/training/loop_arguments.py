@@ -40,7 +40,7 @@ def check_stopping(step: TrainingStep, task: Task, stopping: Any, *, validated: 
 
 
 def check_fit(step: TrainingStep, task: Task, train: Split, validation: Split | None) -> None:
-    """Raise UsageError for other outputs than the network's, ShapeError for wrong data."""
+    """Raise UsageError if the task does not fit the network, ShapeError for wrong data."""
     parts = {"train": train} if validation is None else {"train": train, "validation": validation}
     for name, part in parts.items():
         if not isinstance(part, Split):
@@ -51,10 +51,10 @@ def check_fit(step: TrainingStep, task: Task, train: Split, validation: Split | 
     bound = step.bound(step.batch_size)
     x, y, weights = bound.buffers
     for name, part in parts.items():
-        # beside training rows with probabilities, validation rows may have labels
+        # targets may be probabilities in training and labels in validation
         same = getattr(part.y, "ndim", 0) == getattr(train.y, "ndim", 0)
         data = (
-            part.x if isinstance(part.x, np.ndarray | NamedRows) else x,  # or rows in a file
+            part.x if isinstance(part.x, np.ndarray | NamedRows) else x,  # else rows are in a file
             part.y if isinstance(part.y, np.ndarray | NamedRows) and same else y,
             weights if part.weights is None or not step.weighted else part.weights,
         )
@@ -63,7 +63,7 @@ def check_fit(step: TrainingStep, task: Task, train: Split, validation: Split | 
         if isinstance(task, OutputTasks):
             need_names(part.truth, task.tasks, "Split: truth", more=True)
         elif isinstance(task, Classification) and np.ndim(part.truth) > 1:
-            text = f"loop: {name}.truth must be class numbers (got shape {part.truth.shape})"
+            text = f"loop: {name}.truth must be class indices (got shape {part.truth.shape})"
             raise ShapeError(f"{text}; write Split(x, y, truth=classes), with one for each row")
     outputs = step.mlp.outputs
     if isinstance(task, LossOnly | OutputTasks) or task.outputs == outputs:

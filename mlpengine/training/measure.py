@@ -20,14 +20,16 @@ ONE_NETWORK, DEVIATION, OF_MEAN = "one network", "+-", "mean of all"
 """Titles of spreads: the mean over networks, a standard deviation or standard error, and an
 out-of-fold estimate for the mean of all networks."""
 
-SPREADS = {
-    DEVIATION: "+-: the standard error of each metric or, of seeds, the standard deviation",
-    OF_MEAN: "mean of all: expected scores on new rows, with the mean prediction of all networks",
-}
-"""Explanations of titles."""
-
 TEACHER, DIRECT = "teacher", "direct"
 """Titles of the models compared with a student: its teacher, and a directly trained network."""
+
+SPREADS = {
+    ONE_NETWORK: "one network: mean and standard deviation (+-) over networks of different seeds",
+    DIRECT: "direct: a network of the same size, trained on the targets of the table",
+    DEVIATION: "+-: the standard error of each metric or, with seeds, the standard deviation",
+    OF_MEAN: "mean of all: estimated scores on new rows for the mean prediction of all networks",
+}
+"""Explanations of titles."""
 
 Metrics = dict[str, float]
 
@@ -71,8 +73,8 @@ def measure(
     also the mean cost of a row.  The loss is the training loss or, for calibrated probabilities,
     the evaluation loss.
 
-    `blocks` numbers the training rows; rows with equal numbers depend on each other.  `beside`
-    holds outputs of other models by part and title; their metrics become `spreads`.
+    `blocks` has a number for each training row; rows with equal numbers depend on each other.
+    `beside` has outputs of other models by part and title; their metrics become `spreads`.
     """
     measured, mean, loss = Measured(), fitted.mean, fitted.scored_loss
     task, networks, evaluator = copy(mean.task), mean.networks, fitted.evaluator

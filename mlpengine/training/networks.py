@@ -1,4 +1,4 @@
-"""Networks from settings."""
+"""Creation of networks from settings."""
 
 from typing import Any
 

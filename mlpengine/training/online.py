@@ -34,7 +34,7 @@ FIRST_ROWS = 10
 """Number of first values of a column that are not clipped."""
 
 LARGEST = 1e100
-"""Largest magnitude of a number."""
+"""Maximum magnitude of a number."""
 
 
 def _is_missing(value: Any) -> bool:
@@ -45,7 +45,7 @@ def _is_missing(value: Any) -> bool:
 
 
 def _plain(value: Any, name: str) -> float | bool | str | None:
-    """Return a number, a boolean or a text, of NumPy or `decimal`, too; None if it is missing."""
+    """Convert a value, also of NumPy or `decimal`, to float, bool or str; None if missing."""
     if _is_missing(value):
         return None
     if isinstance(value, bool | np.bool_):
@@ -56,7 +56,7 @@ def _plain(value: Any, name: str) -> float | bool | str | None:
         text = "a number, boolean or text is needed"
         raise DataError(f"{name}: {text} (got {quoted(value)}); write a date as its timestamp()")
     number: Any = value.item() if isinstance(value, np.number) else value
-    if LARGEST < abs(number) < inf:  # an int may exceed every float, and 1e100 every float32
+    if LARGEST < abs(number) < inf:  # a larger int may not even fit into a float
         raise DataError(f"{name}: numbers must be within 1e100 (got {quoted(value)})")
     return float(number)
 
@@ -88,10 +88,10 @@ class _Online:
     """A network that learns from rows as dicts: numbers, texts, booleans and missing values.
 
     Numbers are scaled by their exponential mean and variance; each text has its own feature.  New
-    columns and texts get the next free feature.  When all `features` are taken, new
-    columns and texts share features by a hash of their names.  Each row is learned together with
-    the `batch` - 1 rows before it.  If losses stay high (drift), the learning rate is raised for
-    the next `memory` rows.
+    columns and texts get the next free feature.  When all `features` are taken, new columns and
+    texts share features by a hash of their names.  Each step learns the newest row and the
+    `batch` - 1 rows before it.  If losses stay high (drift), the learning rate is raised for the
+    next `memory` rows.
 
     Attributes:
         drifts: number of drifts so far.
@@ -215,7 +215,7 @@ class OnlineRegressor(_Online):
         self._target, self._y = _Scale(1, memory), np.zeros((batch, 1))
 
     def learn_one(self, x: Mapping[str, Any], y: float) -> None:
-        """Learn one row.  Raises: DataError for an invalid row or target, and beyond 1e100."""
+        """Learn one row.  Raises: DataError for an invalid row or target, such as 1e101."""
         row, number = self._checked(x), inf
         if isinstance(y, Real | Decimal) and not _is_missing(y):
             number = float(_plain(y, "learn_one: y") or 0)
@@ -236,7 +236,7 @@ class OnlineRegressor(_Online):
 class OnlineClassifier(_Online):
     """A network that learns to predict a class from one row after another.
 
-    `classes` is the largest number of classes.
+    `classes` is the maximum number of classes.
 
     >>> model = OnlineClassifier(random_state=1)
     >>> for i in range(300):

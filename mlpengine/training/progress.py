@@ -31,7 +31,7 @@ def is_of_notebook(stream: TextIO) -> bool:
 class Progress(Callback):
     """Shows the epochs, in a single line that is rewritten or in a line for each epoch.
 
-    As a context manager, it clears the rewritten line at the end.
+    As a context manager, a `Progress` clears the rewritten line at the end.
 
     Args:
         shown: whether to show anything; by default, if a person sees stderr.
@@ -43,7 +43,7 @@ class Progress(Callback):
         self._shown = seen if shown is None else shown
         self._live = seen if live is None else live
         self._due, self._width = 0.0, 0
-        self._output: Any = None  # of the notebook's cell
+        self._output: Any = None  # the display in a notebook's cell
 
     def __enter__(self) -> Self:
         return self

@@ -39,8 +39,9 @@ class RunDirectory:
     releases it when the process ends.
     """
 
-    def __init__(self, path: Path, lock: int | None = None) -> None:
-        self.path, self._lock = path, lock
+    def __init__(self, path: Path, lock: int) -> None:
+        self.path = path
+        self._lock: int | None = lock
 
     @classmethod
     def create(cls, path: Path) -> "RunDirectory":
@@ -126,8 +127,8 @@ class RunDirectory:
 def environment(threads: int, backend: str) -> dict[str, Any]:
     """Return the versions and settings that determine the bits of a result, besides the config.
 
-    A value is None if the package is not installed, if the backend is not compiled (for target and
-    compiler), or if the processor is unknown.
+    A value is None for a package that is not installed and for an unknown processor; target and
+    compiler are None unless the backend is compiled.
     """
     target = chosen_target() if "compiled" in backend else None
     return {
@@ -195,4 +196,4 @@ def resolved_config(run: Path, advice: str = "") -> Path:
         raise missing(run, "run")
     if advice:
         raise UsageError(f"{run}: holds no {RESOLVED}{advice}")
-    raise not_a_run(run, f"{RESOLVED}, so it is no run directory")
+    raise not_a_run(run, f"{RESOLVED}, so it is not a run directory")

@@ -58,7 +58,7 @@ from mlpengine.training.transfer import CalibrationSet
 from mlpengine.training.warm_start import copy_weights
 
 NEWEST = 3 / 8
-"""Share of the folds in time, from the newest, that provide errors for prediction intervals."""
+"""Share of the folds, the newest in time, that give the errors for prediction intervals."""
 
 SEED_STRIDE = 1_000
 """Network k of several in a run with seed s has the seed `SEED_STRIDE` * s + k."""
@@ -121,7 +121,7 @@ class Member:
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """Trained networks, with measurements on rows that did not train them.
+    """Trained networks, with measurements on rows that were not used to train them.
 
     Attributes:
         loss: the training loss.
@@ -130,7 +130,7 @@ class Fitted:
         ensemble_weights: weight of each ensemble member type, possibly 0; empty for a single type.
         temperature: divisor of the logits.
         mean_error: error of the mean as a share of a single network's error (`error_of_mean`).
-        residuals: out-of-fold errors of numbers (on rows that did not train the network).
+        residuals: out-of-fold errors of numbers (each by a network not trained on the row).
         sets: out-of-fold probabilities of the true classes.
         evaluator: measures a single network, on all ranks; None for several networks.
         diagnostics: diagnostics of the first network, unless they are off.
@@ -171,7 +171,7 @@ class Trainer:
 
     Args:
         settings: settings of the network, the training and the seed.
-        task: the meaning of the outputs.
+        task: the task, which turns outputs into predictions and metrics.
         train, validation: the rows; validation is None with folds or without a validation part.
         folds: the fold of each training row; `settings.training.folds` is the number of folds.
         in_time: whether folds follow each other in time.
@@ -181,8 +181,8 @@ class Trainer:
         ranks: processes that share the batches of one network, or several networks.
         warm_start: networks with the initial weights.
         members, ensemble_weights: members and weights of an earlier training to continue.
-        more_rows: whether more rows follow later (`partial_fit`).  Batches may then be larger than
-            the rows, and initial weights do not depend on the rows.
+        more_rows: whether more rows follow later (`partial_fit`).  A batch may then have more rows
+            than `train`, and initial weights do not depend on the rows.
         calibration_set: synthetic rows that calibrate a student network; `train` has the rows with
             a teacher's labels.
 
@@ -226,6 +226,7 @@ class Trainer:
         self.in_time, self.numbers, self.ranks = in_time, numbers, ranks
         self.calibration_set = calibration_set
         self._last: Loop | None = None
+        self._watch: LoopDiagnostics | None = None
         self.member_types = training.trained_members if numbers is not None else []
         each = training.folds or training.seeds or len(members) or 1
         self.seeds = seeds_of(settings.seed, each * (len(self.member_types) or 1))
@@ -284,9 +285,9 @@ class Trainer:
         reads = [first.reads]
         if types and numbers is not None:
             reads = [ranges_of(inputs_of(one, numbers, in_dim)) for one in types]
+        kinds = [first.like(reads=one) for one in reads]
         networks = [
-            first.like(seed=seed, reads=reads[k * len(reads) // len(seeds)])
-            for k, seed in enumerate(seeds)
+            kinds[k * len(kinds) // len(seeds)].like(seed=seed) for k, seed in enumerate(seeds)
         ]
         for mlp in networks:
             if self.loss.initial_divisor != 1:
@@ -386,8 +387,8 @@ class Trainer:
     def pinned(self) -> AbstractContextManager[None]:
         """Limit BLAS and predictions to the threads of the settings.
 
-        BLAS gets one thread if a step is compiled or if there are several networks, because these
-        have their own threads.
+        BLAS gets one thread if a step is compiled or if there are several networks, because both
+        cases use threads of their own.
         """
         alone = self.step.backend != "compiled" and len(self.members) == 1
         return pinned(self.threads if alone else 1, self.threads)
@@ -398,9 +399,10 @@ class Trainer:
         if settings is None:
             return None
         every = None if settings.every == "auto" else settings.every
-        return LoopDiagnostics(
+        self._watch = LoopDiagnostics(
             path, every=every, silence=settings.silence, planned_split=self.planned_split
         )
+        return self._watch
 
     # results: the mean over member types, calibration, residuals, prediction sets
 
@@ -425,16 +427,17 @@ class Trainer:
         return model_of(self.loss, self.mean, preprocessor)
 
     def finish(self, result: Result) -> Fitted:
-        """Return the trained networks, with measurements on rows that did not train them.
+        """Return the trained networks, with measurements on rows that were not used to train them.
 
         With folds, the measurements are the best ensemble weights of the member types (linear
-        networks may be added), and the residuals of numbers or the probabilities of true classes.
+        networks may be added) and, for numbers, the residuals or, for classes, the probabilities of
+        the true classes.
 
         If folds follow each other in time, residuals come from the newest folds only, because
         networks that also trained on later rows have smaller errors on earlier rows.  In this case,
         `Fitted.mean_error` is None and does not scale the residuals.
 
-        If the settings ask for it, a temperature divides the last layers of a classifier.
+        With the setting `calibration`, the outputs of a classifier are divided by a temperature.
         Out-of-fold rows or the validation part choose the temperature.
         """
         loops = self._last.members if self._last else ()
@@ -459,8 +462,11 @@ class Trainer:
                 linear_projections(self.numbers, train.x.shape[1]),
                 seed=self.seeds[0],
                 threads=self.threads,
+                trained=result.best_epoch / self.settings.training.epochs,
             )
             fitted = replace(fitted, mean=mean, ensemble_weights=weights)
+            if self._watch:
+                self._watch.is_used = any(one is self.networks[0] for one in mean.networks)
         mean, task = fitted.mean, self.task
         fitted = self._calibrated(fitted, train, lambda x: mean.out_of_fold(x, folds))
         scorer = Scorer(fitted.scored_loss, task, task.outputs, mean.networks[0].dtype)
@@ -486,7 +492,7 @@ class Trainer:
     def _calibrated(
         self, fitted: Fitted, rows: Split | None, forward: Callable[[Array], Array]
     ) -> Fitted:
-        """Divide the last layers by the best temperature for `rows`, if the settings ask for it."""
+        """With the setting `calibration`, divide outputs by the best temperature for `rows`."""
         wanted = self.settings.training.calibration != "none"
         if rows is None or not wanted or isinstance(self.task, Regression):
             return fitted
@@ -497,7 +503,7 @@ class Trainer:
         return replace(fitted, temperature=temperature)
 
     def _decided(self, fitted: Fitted, rows: Split, forward: Callable[[Array], Array]) -> Fitted:
-        """Choose the threshold of two classes on `rows`, if the settings ask for it."""
+        """With the setting `threshold`, choose the threshold of two classes on `rows`."""
         choice, task = self.settings.training.threshold, self.task
         if choice is None or not isinstance(task, Classification):
             return fitted
@@ -524,6 +530,6 @@ def seeds_of(seed: int, networks: int) -> list[int]:
 
 
 def step_rows(batch_size: int, rows: int, folds: Array | None = None) -> int:
-    """Return the number of rows of a step: at most the rows outside the largest fold."""
+    """Return `batch_size`, limited to the number of rows outside the largest fold."""
     left_out = 0 if folds is None else int(np.bincount(folds).max())
     return min(batch_size, rows - left_out)

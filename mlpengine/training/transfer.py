@@ -48,8 +48,8 @@ class CalibrationSet:
 
     `taught` are the teacher's predictions.  `drawn` are random targets.  For numbers, a target is
     the teacher's prediction plus a random out-of-fold error of the teacher.  For classes, a target
-    is a class, drawn with the predicted probabilities, and a random out-of-fold probability of this
-    class where it was true.
+    is a class, drawn with the predicted probabilities, and the out-of-fold probability that the
+    teacher gave a random row of this class.
 
     Shapes: x (rows, in_dim); taught (rows, targets or classes); drawn (rows, targets) or (rows, 2).
     """
@@ -61,7 +61,8 @@ class CalibrationSet:
     def calibrate(self, task: Task, forward: Callable[[Array], Array]) -> dict[str, Any]:
         """Return the residuals or prediction sets of a student.
 
-        They combine the teacher's errors on new rows with the student's distance from the teacher.
+        The result combines the teacher's errors on new rows and the student's distance from the
+        teacher.
         """
         if isinstance(task, Regression):
             predicted = task.predict(forward(self.x))
@@ -77,8 +78,8 @@ class CalibrationSet:
 class TransferSet:
     """Predictions of a teacher for training rows, and for synthetic rows made from training rows.
 
-    The rows of `mixed` without targets are the calibration set, with `taught` and `drawn` as in
-    `CalibrationSet`.  `threshold` is the threshold of teacher and student.
+    The last rows of `synthetic`, without targets, are the calibration set, with `taught` and
+    `drawn` as in `CalibrationSet`.  `threshold` is for teacher and student.
 
     `targets` are probabilities, or numbers in the units of the table.  `beside` holds outputs of
     other models by part and title.  `checksum` is the checksum of the training rows.
@@ -88,7 +89,7 @@ class TransferSet:
         2, for the name and for probabilities as targets.
     """
 
-    mixed: SyntheticRows
+    synthetic: SyntheticRows
     targets: Array
     taught: Array
     drawn: Array
@@ -112,41 +113,42 @@ class TransferSet:
         `errors` are the teacher's errors on new rows, if known.
         """
         rng = np.random.Generator(np.random.PCG64([seed, 2]))
-        held = 0 if errors is None else CALIBRATION_ROWS
-        mixed = SyntheticRows.of(fitted, train.x, made + held, rng)
-        (own, _), (targets, predicted) = label(None), label(mixed)
+        calibrating = 0 if errors is None else CALIBRATION_ROWS
+        synthetic = SyntheticRows.of(fitted, train.x, made + calibrating, rng)
+        (own, _), (targets, predicted) = label(None), label(synthetic)
         taught = predicted[made:]
         if isinstance(errors, Residuals):
             drawn = errors.drawn(taught, rng)
         elif errors is not None:
-            classes = (taught.cumsum(axis=1) < rng.random((held, 1))).sum(axis=1)
+            classes = (taught.cumsum(axis=1) < rng.random((calibrating, 1))).sum(axis=1)
             classes = np.minimum(classes, taught.shape[1] - 1)
             drawn = np.column_stack([classes, errors.drawn(classes, rng)])
         else:
             drawn = taught
         targets = np.concatenate([own, targets[:made]])
-        return cls(mixed, targets, taught, drawn, _checksum(train))
+        return cls(synthetic, targets, taught, drawn, _checksum(train))
 
     def save(self, path: Path) -> None:
         """Write the set to a file, atomically."""
         arrays = {
-            "base": self.mixed.base,
-            "other": self.mixed.other,
-            "swapped": np.packbits(self.mixed.swapped, axis=1),
+            "base": self.synthetic.base,
+            "other": self.synthetic.other,
+            "swapped": np.packbits(self.synthetic.swapped, axis=1),
             "targets": self.targets,
             "taught": self.taught,
             "drawn": self.drawn,
         }
         for part, outputs in self.beside.items():
             arrays |= {f"{BESIDE}.{part}.{title}": output for title, output in outputs.items()}
-        header: dict[str, Any] = {"columns": list(self.mixed.columns), "checksum": self.checksum}
+        columns = list(self.synthetic.columns)
+        header: dict[str, Any] = {"columns": columns, "checksum": self.checksum}
         if self.threshold is not None:
             header["threshold"] = self.threshold._asdict()
         write_tensors(path, arrays, {"transfer": header})
 
     @classmethod
     def load(cls, path: Path) -> "TransferSet":
-        """Read a file of `save`.  Raises: CheckpointError if it is another file, or damaged."""
+        """Read a file from `save`.  Raises: CheckpointError for another or a damaged file."""
         arrays, header = read_tensors(path)
         try:
             columns = tuple(map(str, header["transfer"]["columns"]))
@@ -165,8 +167,8 @@ class TransferSet:
             if name.startswith(BESIDE):
                 _, part, title = name.split(".")
                 beside.setdefault(part, {})[title] = arrays[name]
-        mixed = SyntheticRows(base, other, swapped, columns)
-        return cls(mixed, targets, taught, drawn, checksum, beside, threshold)
+        synthetic = SyntheticRows(base, other, swapped, columns)
+        return cls(synthetic, targets, taught, drawn, checksum, beside, threshold)
 
     def rows(
         self, table: Table, fitted: Preprocessor, task: Task, train: Split
@@ -176,19 +178,19 @@ class TransferSet:
         `table` has the training rows; `train` has the same rows as features and targets.
         Raises: UsageError if the teacher labeled other rows.
         """
-        made, held = len(self.targets) - len(train), len(self.taught)
-        fits = len(self.mixed) == made + held and _checksum(train) == self.checksum
+        made, calibrating = len(self.targets) - len(train), len(self.taught)
+        fits = len(self.synthetic) == made + calibrating and _checksum(train) == self.checksum
         width = train.y.shape[1] if isinstance(task, Regression) else fitted.n_outputs
         if not fits or self.targets.shape[1] != width:
             raise UsageError(
                 "does not fit the training rows: they have changed since the teacher labeled them; "
                 "distill again, or write null to train on the rows' own targets"
             )
-        features = fitted.transform(self.mixed.table(table), targets=False).features
+        features = fitted.transform(self.synthetic.table(table), targets=False).features
         x = np.concatenate([train.x, np.asarray(features[:made], train.x.dtype)])
         weights = train.weights
         if weights is not None:
-            weights = np.concatenate([weights, weights[self.mixed.base[:made]]])
+            weights = np.concatenate([weights, weights[self.synthetic.base[:made]]])
         truth = self.targets
         if isinstance(task, Classification):
             truth = truth.argmax(axis=1)
@@ -196,7 +198,7 @@ class TransferSet:
             truth = (truth > 0.5).astype(np.float64)
         y = np.ascontiguousarray(_learned(self.targets, fitted, task), train.x.dtype)
         learned = Split(x, y, truth, weights)
-        if not held:
+        if not calibrating:
             return learned, None
         unlearned = np.asarray(features[made:], train.x.dtype)
         return learned, CalibrationSet(unlearned, self.taught, self.drawn)

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from mlpengine.core.errors import UsageError, at_setting
 from mlpengine.models.smooth import is_smooth
@@ -42,10 +43,13 @@ def _copy_weights(source: TabularNetwork, mlp: TabularNetwork) -> None:
     kinds = [net.describe() for net in (source, mlp)]
     theirs, own = ({"network": kind["name"], **kind["settings"], "dropout": 0.0} for kind in kinds)
     for key in theirs | own:
-        pair = theirs.get(key), own.get(key)
-        if pair[0] != pair[1]:
+        known: Any = theirs.get(key)
+        now: Any = own.get(key)
+        if known != now:
             setting = "hidden" if key == "sizes" else key
+            if key == "sizes" and (known[0], known[-1]) == (now[0], now[-1]):
+                known, now = list(known[1:-1]), list(now[1:-1])
             with at_setting("training" if key == "dtype" else "network", setting):
-                text = f"must be as in the model of the warm start ({pair[0]}, {pair[1]})"
+                text = f"must be as in the model of the warm start, {known} (got {now})"
                 raise UsageError(f"{setting}: {text}")
     mlp.params.flat[...] = source.params.flat

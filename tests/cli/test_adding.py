@@ -302,3 +302,45 @@ def test_a_verdict_with_a_fix(elsewhere, mlpengine):
     silent = ["--set=diagnostics.silence=[narrow, odd]", "--json", "-q", "--out", "silent"]
     told = mlpengine("train", "c.yaml", *silent)
     assert not {"narrow", "odd"} & {v["name"] for v in json.loads(told.out)["verdicts"]}
+
+
+POSTPONED = """
+from __future__ import annotations
+from dataclasses import dataclass
+from typing import Annotated
+from mlpengine.core.fields import Positive
+from mlpengine.ops import EntryLoss
+
+@dataclass(frozen=True)
+class Scaled(EntryLoss, name="scaled"):
+    tasks = ("regression",)
+    delta: Annotated[Positive, "Factor."] = 1.0
+    plain: Annotated[float, "Nothing."] = 1.0
+    count: int = 1
+    label: str = "a"
+
+    def formula(self, output, target):
+        return self.delta * (output - target) ** 2
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("delta", True),
+        ("delta", -1.0),
+        ("plain", True),
+        ("plain", "2"),
+        ("count", True),
+        ("count", 1.5),
+        ("label", 3),
+    ],
+)
+def test_options_of_a_loss_have_the_types_of_their_annotations(elsewhere, name, value):
+    scaled = elsewhere(POSTPONED).Scaled
+    assert scaled(delta=2, plain=np.float32(3)) == scaled(delta=2.0, plain=3.0)
+    with pytest.raises(package.UsageError, match=f"{name} must be"):
+        scaled(**{name: value})
+    table = {"a": [float(a) for a, _, _ in ROWS], "y": [float(y) for _, _, y in ROWS]}
+    with pytest.raises(package.ConfigError, match=rf"loss\.{name}: must be"):
+        package.fit(table, "y", loss={"name": "scaled", name: value})

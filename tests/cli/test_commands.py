@@ -84,7 +84,7 @@ def test_init_drops_what_gives_the_answer_away(trained):
     assert data.source == "flowers.csv"
     assert data.missing == "indicator"
     reasons = {line.split()[1]: line for line in lines if line.startswith("    - ")}
-    assert "the target in another coding" in reasons["answer"]
+    assert "stands for one value of the target" in reasons["answer"]
     assert "row numbers" in reasons["id"]
     assert "constant" in reasons["unit"]
 
@@ -293,7 +293,9 @@ def test_ls(at, trained, tmp_path):
     assert (listed["begun"]["ending"], listed["begun"]["value"]) == (None, None)
     lines = at("ls", runs).out.splitlines()
     assert f"accuracy {first['value']:.4f} (test)" in lines[-1]
-    assert "has not ended" in lines[2]
+    assert lines[2].endswith("has not ended")
+    (runs / "begun" / "failure.json").write_text("{}")
+    assert at("ls", runs).out.splitlines()[2].endswith("failed")
     for wrong in (tmp_path / "nothing", trained / "run"):
         assert at("ls", wrong).code == 2
 

@@ -87,7 +87,7 @@ WRONG = {
     ),
     "another network": (
         ("c.yaml", "--warm-start", "run", "--set", "model.hidden=[4]"),
-        "model.hidden: must be as in the model of the warm start",
+        "model.hidden: must be as in the model of the warm start, [6, 5] (got [4])",
     ),
     "another target": (
         ("c.yaml", "--warm-start", "run", "--set", "data.target=island"),

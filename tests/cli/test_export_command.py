@@ -74,7 +74,7 @@ def test_onnx_is_the_default(mlpengine, run):
     assert 0 < result["difference"] < 1e-5
     shown = mlpengine("export", run / MODEL_FILE).out
     assert "bill_length_mm (float64)" in shown
-    assert "compared with our own predictions" in shown
+    assert "largest difference from mlpengine" in shown
 
 
 def test_an_export_that_fails_names_the_file(mlpengine, run, monkeypatch):

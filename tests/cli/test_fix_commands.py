@@ -49,17 +49,19 @@ def test_a_repair_that_does_not_help_is_not_kept(mlpengine, dropped, monkeypatch
     monkeypatch.setattr(fixing, "repairs", lambda _: [{"optimizer.lr": 1e-9}])
     monkeypatch.setattr(fixing, "proposed_settings", lambda _: {"optimizer.lr": 1e-8})
     result = mlpengine("train", dropped, "--fix", "--json", "-q")
-    assert "nothing helped" in result.err
+    assert "no better score" in result.err
     assert json.loads(result.out.splitlines()[-1])["better"].endswith("broken")
 
 
 def test_a_repair_that_may_help_by_chance_is_not_kept(mlpengine, dropped, monkeypatch):
     pairs = []
-    monkeypatch.setattr(fixing, "paired", lambda *pair: pairs.append(paired(*pair)) or (0.0, 9.0))
+    monkeypatch.setattr(
+        fixing, "paired", lambda *pair: pairs.append(paired(*pair)) or (0.0, 9.0, 1.0)
+    )
     result = mlpengine("train", dropped, "--fix", "--json", "-q")
-    assert "nothing helped by more than half a standard error" in result.err
+    assert "no better score by more than half a standard error" in result.err
     assert json.loads(result.out.splitlines()[-1])["better"].endswith("broken")
-    assert all(0 < error < 0.05 < lead for lead, error in pairs)
+    assert all(0 < error < 0.05 < lead for lead, error, _ in pairs)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +74,7 @@ def test_a_repair_that_may_help_by_chance_is_not_kept(mlpengine, dropped, monkey
     ],
 )
 def test_rows_that_are_not_test_rows_judge(metrics, value):
-    assert fixing.Judged.of(metrics).value == value
+    assert fixing.RunScore.of(metrics).value == value
 
 
 def test_a_failed_run_has_a_line_and_is_trained_once_more(mlpengine, dropped):
@@ -120,4 +122,7 @@ def test_wrong_cells_are_corrected_in_every_repair(mlpengine, tmp_path):
     comparison = json.loads(result.out.splitlines()[-1])
     assert comparison["settings"]["data.na_values"][1] == ["-999", "-999.0"]
     assert comparison["settings"]["data.where"] == [None, "`y` <= 8"]
-    assert "no score judges" in result.err
+    assert "scores cannot judge" in result.err
+    shown = mlpengine("train", path, "--fix", "-q", "--out", "shown")
+    assert "scores cannot judge" in shown.err
+    assert "better:" not in shown.out

@@ -129,7 +129,7 @@ def test_a_study_of_seeds_gives_mean_and_spread(mlpengine, rows):
             assert spread["mean"][name] == pytest.approx(np.mean(values), rel=1e-5)
             assert spread["deviation"][name] == pytest.approx(np.std(values, ddof=1), rel=1e-3)
     shown = mlpengine("train", "c.yaml", "--set", "training.seeds=3", "-q").out
-    assert shown.count("one network") == 3
+    assert shown.count("  one network") == 3
 
 
 BAD = {

@@ -102,14 +102,13 @@ def test_init_refuses_what_cannot_divide_rows(mlpengine, tmp_path, options, text
 def test_init_tells_how_to_split_by_time(mlpengine, tmp_path):
     (tmp_path / "visits.csv").write_text("\n".join(VISITS))
     made = mlpengine("init", "visits.csv", "--target", "effect")
-    assert "decided: rows are split at random; if you predict later ones" in made.err
-    assert "data.split.time: day" in made.err
+    assert "(data.split.time: day)" in made.err
     text = (tmp_path / "visits.yaml").read_text()
     hint = re.search(r"  # (split: .*)  # to predict the future", text)
     timed = re.sub(r"  split: \{.*\n", f"  {hint[1]}\n", text, count=1)
     (tmp_path / "timed.yaml").write_text(timed)
     checked = mlpengine("check", "timed.yaml")
-    assert "dropped: day (times of the split; its place in" in checked.out
+    assert "dropped: day (times of the split; its hour" in checked.out
 
 
 A = np.random.default_rng(0).integers(1, 90, 80)
@@ -131,7 +130,7 @@ def test_init_shows_what_else_a_table_may_be_for(line, mlpengine, tmp_path):
     answer = mlpengine("init", "rows.csv", "--target", "y")
     config = (tmp_path / "rows.yaml").read_text()
     shown = re.findall(r"^  # ((?:event|classes|exposure|lags): .*?)  # ", config, re.M)
-    told = re.findall("not taken: ((?:event|classes|exposure|lags): .*?), (?:if|with)", answer.err)
+    told = re.findall("not set: ((?:event|classes|exposure|lags): .*?); use it", answer.err)
     assert shown == told == [line] * bool(line)
 
 
@@ -141,7 +140,7 @@ def test_times_of_one_day_are_no_order_of_days(mlpengine, tmp_path, day):
     (tmp_path / "t.csv").write_text("\n".join(["at,dose,effect", *rows]))
     made = mlpengine("init", "t.csv", "--target", "effect", "--time", "at")
     assert made.code == 0
-    assert ("warning: column 'at' has times of one day" in made.err) is (not day)
+    assert ("warning: column 'at' has times without dates" in made.err) is (not day)
 
 
 def test_a_data_set_in_place_of_a_config_is_told_so(mlpengine):
@@ -154,12 +153,12 @@ def test_init_says_what_it_decided(mlpengine, tmp_path):
     made = mlpengine("init", "t.csv", "--target", "grade", "--json")
     shown = json.loads(made.out)
     assert shown["decided"][:3] == [
-        "classification of grade (data.task): 6 different numbers, taken for classes; "
-        "data.task: regression predicts a number",
-        "16 networks of 64-64 units, up to 200 epochs "
+        "classification of grade (data.task): 6 different numbers, read as classes; "
+        "to predict a number, set data.task: regression",
+        "16 networks with hidden layers of 64 and 64 units, up to 100 epochs "
         "(training.folds, model.hidden, training.epochs)",
-        "ensemble of networks (plain), networks that read numbers by quantile bins (piecewise), "
-        "linear models (linear): training.members",
+        "models in each fold (training.members): plain (a network), piecewise (a network with "
+        "quantile-bin features), linear (a linear model)",
     ]
     assert shown["warnings"] == []
     assert "decided: 16 networks" in mlpengine("init", "t.csv", "--target", "b", "--force").err

@@ -39,7 +39,9 @@ def test_help_imports_only_click():
     installed = {root for name in names if not _standard(root := name.split(".")[0])}
     assert installed <= ALLOWED
     light = {"mlpengine", "mlpengine.core.errors"}
-    light |= {f"mlpengine.core{name}" for name in ("", ".lazy", ".system", ".wording")}
+    light |= {
+        f"mlpengine.core{name}" for name in ("", ".lazy", ".redaction", ".system", ".wording")
+    }
     assert {name for name in names if name.split(".")[0] == "mlpengine"} <= light
 
 

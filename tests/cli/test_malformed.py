@@ -43,7 +43,7 @@ def test_classes_that_are_numbers_are_warned_of(command, mlpengine, tmp_path):
     write(tmp_path / "rows.csv", "a,y\n" + rows)
     write(tmp_path / "c.yaml", CONFIG)
     found = mlpengine(command, "c.yaml", "--set", "data.task=classification")
-    assert "column 'y': 40 different numbers in 40 rows are taken for" in found.out + found.err
+    assert "column 'y': 40 different numbers in 40 rows, read as" in found.out + found.err
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from small import SMALL
 
+import mlpengine
 from mlpengine.core.redaction import redacted
 
 PASSWORD = "pa55-w0rd"
@@ -45,3 +46,10 @@ def test_a_password_is_hidden_however_it_is_spelled():
     for text in SPELLINGS.values():
         assert redacted(redacted(text)) == redacted(text)
         assert PASSWORD not in redacted(f"(got {text}: no)")
+
+
+def test_errors_in_python_hide_passwords():
+    with pytest.raises(mlpengine.MlpEngineError) as failure:
+        mlpengine.fit(f"postgresql://u:{PASSWORD}@h/t.csv", target="y")
+    assert "u:***@h" in str(failure.value)
+    assert PASSWORD not in str(failure.value)

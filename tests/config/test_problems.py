@@ -32,6 +32,8 @@ MISTAKES = {
     "model: {hidden: [3, 3], activation: [relu, rlu]}": "activation[1]: must be one of",
     "seed: 1.5": "seed: must be a whole number (got 1.5)",
     "data: {source: digits, target: 2020}": "(got 2020); write it in quotes",
+    "data: {source: digits, classes: [null]}": '(got nothing); write "null"',
+    "data: {source: digits, classes: [true]}": "(got true); write it in quotes",
     "data:\n  source:digits": ":1: data: must be a mapping of keys (got 'source:digits')",
     "data: {source: digits, target:y}": "data.target:y: a space is needed",
     "model: [1]": "model: must be a mapping of keys (got [1])",

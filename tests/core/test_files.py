@@ -10,7 +10,14 @@ import pytest
 
 from mlpengine import Mlp
 from mlpengine.core.errors import RunError, UsageError
-from mlpengine.core.files import TEMPORARY, first_line, flush, unflushed, write_atomically
+from mlpengine.core.files import (
+    TEMPORARY,
+    first_line,
+    flush,
+    similar_file,
+    unflushed,
+    write_atomically,
+)
 from mlpengine.data.tables import read_table
 from mlpengine.training.loading import load
 
@@ -138,3 +145,11 @@ def test_no_model_file_is_taken_for_text(tmp_path):
     assert first_line(tmp_path / "rows.csv") == (
         "it begins with 'area,rooms': a table, not a model"
     )
+
+
+def test_a_path_that_exists_is_not_suggested_in_its_own_place(tmp_path):
+    (tmp_path / "data.csv").symlink_to(tmp_path / "nothing")
+    assert similar_file(tmp_path / "data.csv") == " (the link leads nowhere)"
+    os.mkfifo(tmp_path / "pipe")
+    assert similar_file(tmp_path / "pipe") == ""
+    assert similar_file(tmp_path / "pope") == f" - did you mean {str(tmp_path / 'pipe')!r}?"

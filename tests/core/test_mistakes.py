@@ -108,7 +108,7 @@ Loop(step, Classification(3), Split(X, Y.astype(str)), epochs=1)
     loop: train.y must be int64[rows] | write labels, y = np.unique(y, return_inverse=True)
 # probabilities without classes
 Loop(training_step(), Classification(3), Split(X, np.eye(3, dtype="f4")[Y]), epochs=1)
-    loop: train.truth must be class numbers (got shape (8, 3)) | truth=classes
+    loop: train.truth must be class indices (got shape (8, 3)) | truth=classes
 # fit of two arrays
 mlpengine.fit(X, Y)
     fit: target | float32[8, 4] and ndarray int64[8] | MlpClassifier().fit(x, y)
@@ -126,7 +126,7 @@ mlpengine.fit(COLUMNS, COLUMNS["price"])
     fit: target | write mlpengine.fit(table, target='price')
 # a network's weights for a step
 step.load_state_dict(mlp.state_dict())
-    training step: needs what step.state_dict() returned | got a network's
+    training step: state must come from step.state_dict() | got a network's state
     write mlp.load_state_dict(state)
 # classes from 1
 step(X, Y % 3 + 1)

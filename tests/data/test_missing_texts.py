@@ -15,6 +15,7 @@ import mlpengine
 from mlpengine import MlpClassifier, MlpRegressor
 from mlpengine.core.errors import DataError
 from mlpengine.data.features import Preprocessor, profile
+from mlpengine.data.features.splits import dividing_values
 from mlpengine.data.tables import read_table
 from mlpengine.data.tables.detect import detect
 from mlpengine.data.tables.frames import as_table
@@ -196,7 +197,7 @@ def test_one_column_that_determines_the_target_is_learned_from(function):
         found = profile(as_table({"c": c, **more, "y": function(c)}), "y")
         assert found.drop.keys() == more.keys()
         assert [leak.reason for leak in found.suspects] == [
-            "it determines the target, value for value"
+            "each of its values stands for one value of the target"
         ]
     two = profile(as_table({"c": c, "d": np.sin(c), "y": function(c)}), "y")
     assert [*two.drop] == ["c"]
@@ -270,13 +271,13 @@ def test_fit_warns_of_misread_columns(caplog):
     table["rating"] = [*(str(k % 8) for k in range(99)), "odd"]
     _, result = mlpengine.fit(table, "y", training={"epochs": 1, "folds": None})
     checked, told = str(mlpengine.check(table, "y")), (caplog.text, str(result.remarks))
-    parts = ("'a' is dropped: it is the target", "'percent': ", "'odd' in row 100")
+    parts = ("'a' is dropped: ", "'percent': ", "'odd' in row 100")
     for part in (*parts, "'damaged' is dropped", f"subtract {2**62} from", "write floats"):
         assert all(part in text for text in told)
     assert all(part in checked for part in parts)
     alone, given = {"a": numbers, "y": numbers**3}, {"split": {"test": 0.4}}
     _, result = mlpengine.fit(alone, "y", test=alone, data=given, training={"epochs": 1})
-    for part in ("'a': it determines the target", "data.split.test has no effect"):
+    for part in ("'a': each of its values stands for", "data.split.test has no effect"):
         assert any(part in line for line in result.remarks)
     with pytest.raises(DataError, match=r"data\.classes"):
         mlpengine.fit(alone, "y", data={"classes": ["a", "b"]})
@@ -303,3 +304,10 @@ def test_a_small_spread_beside_a_large_mean_is_learned_from(spread):
     assert np.corrcoef(fitted.transform(table).features[:, 0], z)[0, 1] > 0.99
     rounded = as_table({"x": 0.1 + np.arange(300) % 3 * 2e-17})
     assert Preprocessor().fit(rounded).constant == ["x"]
+
+
+@pytest.mark.parametrize("key", ["group", "series"])
+def test_a_missing_group_has_the_way_to_read_its_text(key):
+    table = read_table(io.BytesIO(csv({"g": ["NA", *"aabb"], "y": range(5)})))
+    with pytest.raises(DataError, match=r"line 2, column 'g'.*data\.na_values: \[\]"):
+        dividing_values(table, key, "g")

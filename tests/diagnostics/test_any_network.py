@@ -112,7 +112,7 @@ def test_norms_that_no_rule_gives_are_said_to_be_unknown():
     assert np.isnan([diagnostics.get(one) for one in quantities]).all()
     assert diagnostics.get("gradient_norm") > 0
     assert table(diagnostics).splitlines()[-1] == (
-        "gradient norms of rows: unknown, because tanh computes a matrix from 'raw'"
+        "gradient norm of single rows: unknown, because tanh computes a matrix from 'raw'"
     )
 
 

@@ -13,29 +13,41 @@ import pytest
 import scipy.sparse
 
 import mlpengine
-from mlpengine.core.errors import DataError, MissingExtraError, NumericalError, UsageError
+from mlpengine.core.errors import (
+    ConfigError,
+    DataError,
+    MissingExtraError,
+    NumericalError,
+    UsageError,
+)
 from mlpengine.ops import Quantile
 
 sklearn = pytest.importorskip("sklearn", reason="needs the extra sklearn")
 
 from sklearn.base import BaseEstimator, ClassifierMixin, clone  # noqa: E402
 from sklearn.datasets import make_regression  # noqa: E402
-from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
+from sklearn.utils.estimator_checks import (  # noqa: E402
+    check_estimator,
+    check_methods_sample_order_invariance,
+)
 
 from mlpengine.core.errors import install_line  # noqa: E402
 from mlpengine.estimators import MlpClassifier, MlpRegressor  # noqa: E402
 from mlpengine.estimators._estimator import warn_once  # noqa: E402
+from mlpengine.settings.fix import keywords  # noqa: E402
 
 ESTIMATORS = [MlpClassifier, MlpRegressor]
 
 ALONE = {"early_stopping": False}
 """One network, which all rows train."""
 
+ORDER = {"check_methods_sample_order_invariance": "BLAS rounds a row by its position"}
 
-def checked(estimator):
-    """Return the names of scikit-learn's checks by status: passed, failed or skipped."""
-    results = check_estimator(estimator, on_fail=None, on_skip=None)
-    found = {status: [] for status in ("passed", "failed", "skipped")}
+
+def checked(estimator, known=None):
+    """Return the names of scikit-learn's checks by status."""
+    results = check_estimator(estimator, on_fail=None, on_skip=None, expected_failed_checks=known)
+    found = {status: [] for status in ("passed", "failed", "skipped", "xfail")}
     for result in results:
         found[result["status"]].append(f"{result['check_name']}: {result['exception']}")
     return found
@@ -48,12 +60,19 @@ def checked(estimator):
 )
 def test_scikit_learn_finds_nothing_wrong(estimator, least, options):
     """Of one network, and of the several of the defaults: these take five times as long."""
-    found = checked(estimator(epochs=8, **options))
+    found = checked(estimator(epochs=8, **options), ORDER)
     assert found["failed"] == []
-    assert len(found["passed"]) >= least
+    assert len(found["passed"] + found["xfail"]) >= least
     no_function = "check_classifiers_multilabel_output_format_decision_function"
     allowed = {"check_array_api_input", no_function}  # it has probabilities instead
     assert {name.split(":")[0] for name in found["skipped"]} <= allowed
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("estimator", [MlpClassifier, MlpRegressor])
+def test_predictions_in_float64_do_not_depend_on_the_order_of_rows(estimator):
+    exact = estimator(epochs=8, settings={"training.dtype": "float64"}, **ALONE)
+    check_methods_sample_order_invariance(estimator.__name__, exact)
 
 
 @pytest.mark.filterwarnings("default")
@@ -94,7 +113,7 @@ def test_text_labels(iris):
     chances = model.predict_proba(x)
     np.testing.assert_allclose(chances.sum(axis=1), 1, rtol=1e-12)
     assert (model.classes_[chances.argmax(axis=1)] == model.predict(x)).all()
-    assert (model.n_iter_, len(model.loss_curve_), model.best_epoch_) == (200, 200, 200)
+    assert (model.n_iter_, len(model.loss_curve_), model.best_epoch_) == (100, 100, 100)
     assert model.score(x, y) > 0.95
     codes = (y == "setosa").astype(object)  # scikit-learn's score refuses such labels
     assert model.fit(x, codes).score(x, codes) > 0.95
@@ -360,6 +379,11 @@ BAD_CALLS = {
         UsageError,
         "training.folds: is not for estimators",
     ),
+    "a setting below a key that is a name": (
+        lambda x, y: MlpRegressor(settings={"network.width": 3}).fit(x, x),
+        ConfigError,
+        "network: unknown key",
+    ),
     "not a loss": (lambda x, y: MlpRegressor(loss=3).fit(x, x), UsageError, r"loss: .*got 3\)"),
     "targets of a loss": (
         lambda x, y: MlpRegressor(loss="gamma").fit(x, x[:, 0] - 5),
@@ -383,3 +407,9 @@ def test_without_the_extra_the_error_says_how_to_install_it(monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     with pytest.raises(MissingExtraError, match=re.escape(install_line("sklearn"))):
         import mlpengine.estimators  # noqa: F401
+
+
+def test_a_fix_replaces_a_key_in_settings():
+    given = {"settings": {"optimizer.lr": 10.0, "training.clip_norm": 1.0}}
+    fix = keywords({"optimizer.lr": 0.1}, {"optimizer.lr": "lr"}, given)
+    assert fix == {"lr": 0.1, "settings": {"training.clip_norm": 1.0}}

@@ -99,7 +99,7 @@ WRONG_TABLES = {
     "a list as a cell": ([{"a": 2}, {"a": [1]}], "column 'a', row 2"),
     "vectors as cells": ({"a": [np.zeros(2), np.zeros(2)]}, "column 'a', row 1"),
     "a cell and a column": ({"a": 1, "b": [1, 2]}, "column 'a'"),
-    "a row without a name": ([{"a": 1, "b": 2}, {"a": 1}], "row 2: 'b'"),
+    "a row without a name": ([{"a": 1, "b": 2}, {"a": 1}], "row 2: must have 'b'"),
     "no rows yet": (polars.LazyFrame({"a": [1]}), "collect()"),
     "no rows": ([], "empty list"),
 }
@@ -118,7 +118,7 @@ def test_rows_to_predict_hold_what_the_model_needs(penguins):
     assert model.predict([]).shape == (0,)
     assert model.predict_proba([]).shape == (0, len(model.classes))
     name = model.columns[1]
-    with pytest.raises(mlpengine.DataError, match=f"data: row 2: '{name}' must be there"):
+    with pytest.raises(mlpengine.DataError, match=f"data: row 2: must have '{name}'"):
         model.predict([rows[0], {n: cell for n, cell in rows[1].items() if n != name}])
     for number in (1, 2):
         with pytest.raises(mlpengine.DataError, match=rf"'{name}', row 1: .* \(list \[1.0\]\)"):
@@ -242,7 +242,7 @@ def test_unknown_texts_are_counted_in_one_line(penguins, caplog):
     with caplog.at_level(logging.WARNING, "mlpengine"):
         model.predict([*odd, *rows])
         assert len(caplog.messages) == 1
-        assert "column 'island': 3 rows with a text that has no feature" in caplog.messages[0]
+        assert "column 'island': 3 rows with a text unknown to" in caplog.messages[0]
         assert "'Biscø' (1 row, near 'Biscoe'), 'X' (2 rows);" in caplog.messages[0]
         caplog.clear()
         twin = copy.copy(model)

@@ -166,3 +166,14 @@ def test_two_models_are_compared_row_by_row(frame):
     renamed, _ = mlpengine.fit(data.replace("no", "never"), target="kind", **FEW)
     with pytest.raises(mlpengine.UsageError, match="classes differ: never, no"):
         models[0].compare(renamed, data)
+
+
+def test_a_verdict_says_that_the_model_does_not_have_the_measured_network():
+    a, b, noise = np.random.default_rng(0).normal(size=(3, 200))
+    table = {"a": a, "b": b, "y": 2 * a + b + 0.1 * noise}
+    slow = {"optimizer": {"name": "sgd", "lr": 1e-6}, "model": {"hidden": [4]}}
+    for members, told in ((["plain", "linear"], True), (None, False)):
+        training = {"epochs": 10, "folds": 3, "members": members}
+        _, result = mlpengine.fit(table, target="y", training=training, **slow)
+        found = next(one for one in result.verdicts if one.name == "lr_low")
+        assert ("ensemble weight is 0" in found.evidence) is told

@@ -87,5 +87,5 @@ def test_a_fit_plots_and_reports_itself(tmp_path):
     assert escape(page[:200]) in result.report()._repr_html_()
     with pytest.raises(mlpengine.UsageError, match=r"must end in \.html"):
         result.report("penguins")
-    with pytest.raises(mlpengine.UsageError, match="report: the rows"):
+    with pytest.raises(mlpengine.UsageError, match="report: the training rows"):
         pickle.loads(pickle.dumps(result)).report()

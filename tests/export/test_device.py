@@ -372,7 +372,7 @@ def test_comments_cannot_be_left(text):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"loss": None}, "a network alone needs a loss"),
+        ({"loss": None}, "an Mlp needs a loss"),
         ({"clip_norm": -1.0}, "clip_norm must be finite and above zero"),
         ({"freeze": [0, 1]}, "a layer must be left to train"),
         ({"freeze": [2]}, "layers count from 0 to 1"),

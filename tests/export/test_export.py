@@ -321,7 +321,7 @@ def test_a_model_that_differs_is_not_written(onnx, tmp_path, monkeypatch):
     preprocessor = Preprocessor("y").fit(Table.from_arrays(x, x.sum(axis=1)))
     model = Model(Mlp([3, 8, 1], activation="relu"), preprocessor, "mse")
     monkeypatch.setitem(_layers.STANDARD, "relu", "Tanh")
-    with pytest.raises(NumericalError, match="they differ by"):
+    with pytest.raises(NumericalError, match="differ by"):
         export(model, tmp_path / "model.onnx")
     assert not any(tmp_path.iterdir())
 

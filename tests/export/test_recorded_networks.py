@@ -200,7 +200,7 @@ def test_c_selects_nan_by_an_index_that_no_table_has(tmp_path, monkeypatch):
         predict(np.array([0, 1, 2, 3, 0, 0, 0, 0, 0, index], np.float32), out)
         assert np.isnan(out).all() == (index != -4)
     monkeypatch.setitem(EXACT, 4, 3)  # as with 2**24 + 1 entries
-    with pytest.raises(UsageError, match="4 entries, in float32"):
+    with pytest.raises(UsageError, match="4 entries, too many for float32"):
         export(network, tmp_path / "net.c")
 
 

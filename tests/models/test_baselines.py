@@ -9,6 +9,7 @@ from mlpengine.data.features import Preprocessor
 from mlpengine.data.tables import Table
 from mlpengine.models import baselines
 from mlpengine.models.baselines import Guess
+from mlpengine.models.comparison import Lead, level_of
 from mlpengine.models.task import make_split, task_for
 from mlpengine.ops import BinaryCrossEntropyWithLogits, MeanSquaredError, SoftmaxCrossEntropy
 
@@ -80,3 +81,14 @@ def test_rows_out_of_fold_are_predicted_by_a_model_of_the_others():
         expected = baselines.linear_prediction(task, part.rows(others), part.x[mine], 1e9)
         np.testing.assert_array_equal(guess.chances[mine], expected.chances)
         np.testing.assert_array_equal(guess.predicted[mine], expected.predicted)
+
+
+@pytest.mark.parametrize(
+    ("metric", "values", "is_clear"),
+    [("rmse", (0.9999995, 1.0), False), ("r2", (0.9999995, 0.9999990), True)],
+)
+def test_a_lead_below_a_thousandth_of_the_error_is_not_clear(metric, values, is_clear):
+    scores = {n: {metric: {"value": v}} for n, v in zip(("first", "other"), values, strict=True)}
+    lead = Lead(metric, "data", 0, 5e-7, 1e-8, level_of(metric, scores))
+    assert lead.is_clear is is_clear
+    assert lead.level == pytest.approx({"rmse": 1.0, "r2": 1e-6}[metric])

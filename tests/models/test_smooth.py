@@ -191,20 +191,15 @@ def test_steps_on_few_rows_come_before_steps_on_all_rows(first, rows, monkeypatc
     assert seen == 2 * rows
 
 
-@pytest.mark.parametrize(
-    ("limit", "few_rows", "trained"), [(-9.0, 300, 1), (-9.0, 299, 2), (1e9, 300, 2)]
-)
-def test_the_first_network_decides_whether_others_are_trained(
-    limit, few_rows, trained, monkeypatch
-):
+@pytest.mark.parametrize(("early", "is_linear", "trained"), [(1, 0, 2), (1.01, 0, 0), (1, 1, 1)])
+def test_smooth_networks_are_trained_if_they_may_help(early, is_linear, trained, monkeypatch):
     made, train = [], smooth._training
     monkeypatch.setattr(smooth, "_training", lambda *a, **o: made.append(1) or train(*a, **o))
-    monkeypatch.setattr(members, "USELESS", limit)
-    monkeypatch.setattr(members, "SEVERAL_MEMBERS_ROWS", few_rows)
-    training = {"folds": 2, "members": ["plain", "smooth"], "epochs": 1}
-    model, _ = fit(TABLE | {"y": truth(X)}, "y", **OPTIONS, training=training)
+    monkeypatch.setattr(members, "EARLY", early)  # the only epoch is the best one
+    training = {"folds": 2, "members": ["plain", "smooth"] + is_linear * ["linear"], "epochs": 1}
+    y = X.sum(axis=1) + np.random.default_rng(1).standard_normal(300) if is_linear else truth(X)
+    model, _ = fit(TABLE | {"y": y}, "y", **OPTIONS, training=training)
     assert len(made) == trained
-    assert len(model.networks) == 2
     assert (model.mlp.sizes[1] == 30) == (trained == 2)  # smooth is far better than one epoch
 
 

@@ -95,7 +95,7 @@ def test_a_model_decides_by_its_threshold_everywhere(frame, tmp_path):
     assert f"THRESHOLD {limit}" in text
     assert re.search(r"POSITIVE 1\b", text)
     page = FORMATS["html"](model)[0].decode()
-    assert f"The page says yes if its probability is above {limit:.3g}." in page
+    assert f"The prediction is yes if its probability is above {limit:.3g}." in page
     with pytest.raises(UsageError, match="at most 1"):
         model.with_threshold(1.5)
     state = model.to_dict() | {"threshold": {"value": 2.0}}

@@ -104,14 +104,14 @@ REFUSED = {
     "a list": (lambda: Network(3, {"w": 3}, groups=["w"]), "groups must be names of parameters"),
     "dropout without effect": (  # whose generator would not move within a call of many steps
         lambda: own(lambda tape, x: (tape.dropout(x, 0.5), linear(tape, x))[1]).scratch(4),
-        "Own: record must use what tape.dropout returns; write h = tape.dropout(h, ...)",
+        "Own: record must use the result of tape.dropout; write h = tape.dropout(h, ...)",
     ),
     "a vector": (lambda: own(lambda t, x: x[:, 0]).scratch(4), "node float32[4, outputs] for 4 r"),
     "a sum as a layer": (
         lambda: own(
             lambda tape, x: tape.layer("s", linear(tape, x).sum(axis=0, keepdims=True)) + x[:, :2]
         ).scratch(4),
-        "Own: record: layer 's' needs a row for each of the input",
+        "Own: record: layer 's' must have a row for each row of the input",
     ),
     "twice": (lambda: own(lambda t, x: t.layer("a", t.layer("a", x))).scratch(4), "'a' twice)"),
     "an array": (lambda: own(lambda t, x: np.ones((2, 9))).outputs, "(got ndarray float64[2, 9])"),

@@ -43,5 +43,5 @@ WRONG = [((0, 5),), ((1, 3), (2, 4)), ((2, 2),), ((-1, 2),), ((1,),), 3, "ab", [
 
 @pytest.mark.parametrize("ranges", WRONG)
 def test_ranges_of_other_features_are_refused(ranges):
-    with pytest.raises(UsageError, match="reads must be rising pairs of numbers up to 4"):
+    with pytest.raises(UsageError, match="reads must be pairs of rising numbers up to 4"):
         Mlp([4, 2], reads=ranges)

@@ -85,7 +85,7 @@ def test_what_is_read_is_what_was_written(name, tmp_path):
         ({"width": 7}, "first.weight must be"),
         ({"blocks": 10**9}, "blocks must be a whole number of at least 1 and at most 1000"),
         ({"activation": {"name": "linear"}}, "must be an op on one operand"),
-        ({"reads": [[3, 1]]}, "reads must be rising pairs"),
+        ({"reads": [[3, 1]]}, "reads must be pairs of rising"),
         ({"unknown": 1}, "unknown"),
     ],
 )

@@ -77,7 +77,7 @@ def test_settings_are_those_that_were_given(tmp_path):
     ("make", "what"),
     [
         (lambda: Wide(np.ones((2, IN_DIM))), r"weight must be .* \(got ndarray float64\[2, 6\]\)"),
-        (lambda: Wide((2, IN_DIM), names=[["a", len]]), "names must be numbers, texts"),
+        (lambda: Wide((2, IN_DIM), names=[["a", len]]), "names must be a number, a text"),
         (lambda: Wide((2, IN_DIM), scale=float("inf")), r"scale .* \(got inf\)"),
         (lambda: Wide((2, IN_DIM), names={1: 2}), r"names .* \(got \{1: 2\}\)"),
     ],
@@ -93,7 +93,7 @@ def test_a_constructor_without_names_is_refused(tmp_path):
         def __init__(self, *sizes):
             super().__init__(IN_DIM, {"weight": sizes})
 
-    with pytest.raises(UsageError, match=r"named arguments \(it takes siz"):
+    with pytest.raises(UsageError, match=r"named arguments \(sizes"):
         Chain(2, IN_DIM).save(tmp_path / "n")
 
 

@@ -174,7 +174,7 @@ def of_positive(name, op, formula):
 
 
 def ordered(name, classes, *, weighted=False):
-    """A row of class numbers as floats: binary cross-entropies of softmax sums."""
+    """A row of class indices as floats: binary cross-entropies of softmax sums."""
 
     def make(n):
         operands = (normal(n, classes), np.resize(np.arange(classes) * 1.0, (n, 1)))

@@ -218,7 +218,7 @@ def test_targets_and_weights_are_checked_at_every_call():
     loss(output, np.zeros((3, 2)), d_output)
     with pytest.raises(ShapeError, match="mse: target: shape"):
         loss(output, np.zeros((2, 2)), d_output)
-    with pytest.raises(ShapeError, match="d_output must be as output is"):
+    with pytest.raises(ShapeError, match="d_output must have the shape"):
         loss(output, np.zeros((3, 2)), np.zeros((3, 2), np.float32))
 
 

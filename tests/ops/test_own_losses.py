@@ -227,7 +227,7 @@ def test_metrics_follow_from_what_a_loss_predicts():
     part = Split(np.zeros((1, 1)), truth, truth)
     pinball = (3 * 0.1 + 2 * 0.8) / 2
     assert Regression(target, Levels()).metric("pinball", output, part) == pytest.approx(pinball)
-    alone = Regression(target, Levels())._numbered("pinball_0.8")
+    alone = Regression(target, Levels())._parsed_metric("pinball_0.8")
     assert alone(Scored(Regression(target, Levels()), output, part)) == pytest.approx(2 * 0.8)
 
 

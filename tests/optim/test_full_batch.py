@@ -183,7 +183,7 @@ def test_a_change_to_a_loss_that_is_not_finite_is_rejected():
     problem = objective(flat, lambda at: 1.0, np.ones_like)
     problem.count, problem.loss = 2, losses.__next__
     problem.curvature = lambda matrix: np.copyto(matrix, np.eye(2))
-    problem.aim = problem.restore = lambda: None
+    problem.use_outputs_as_targets = problem.restore_targets = lambda: None
     optimizer = LevenbergMarquardt(network, damping=1.0)
     optimizer.minimize(problem)
     assert flat == pytest.approx(-1 / (1 + 1 * 2 * 4), rel=1e-12)

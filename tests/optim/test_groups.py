@@ -76,7 +76,7 @@ def test_compiled_steps_of_groups_agree_with_numpy():
 
 WRONG = {
     "an unknown group": (lambda: {"groups": {"bias": Group()}}, "did you mean 'biases'"),
-    "a dictionary": (lambda: {"groups": {"biases": {"lr": 2}}}, "such as Group"),
+    "a dictionary": (lambda: {"groups": {"biases": {"lr": 2}}}, "a group must be a Group"),
     "a schedule of texts": (lambda: {"schedule": lambda step: "a"}, "factor nan"),
     "a negative factor": (lambda: {"groups": {"biases": Group(lr=-1.0)}}, "lr must be a finite"),
     "a list": (lambda: {"groups": [Group()]}, "groups must be by name"),

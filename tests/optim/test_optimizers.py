@@ -91,7 +91,7 @@ def test_golden_steps_equal_pytorch(case: Case) -> None:
 @every_case
 def test_blocks_change_no_bit(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = list(case.run(70))
-    monkeypatch.setattr(numpy_update, "ROUND_BYTES", 16)
+    monkeypatch.setattr(numpy_update, "BLOCK_BYTES", 16)
     assert len(case.make(make_model(), **case.options)._numpy.blocks) > 1
     np.testing.assert_array_equal(list(case.run(70)), whole)
 

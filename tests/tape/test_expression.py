@@ -162,7 +162,7 @@ WRONG = [
     ("base", lambda x: (-2) ** x, TapeError, "positive"),
     ("complex", lambda x: x + np.complex64(1j), DtypeError, "numeric"),
     ("axis", lambda x: functions.cat([x, x], axis=None), ShapeError, "axis None"),
-    ("equal", lambda x: functions.where(x == 0, x, 1.0), TapeError, "order"),
+    ("equal", lambda x: functions.where(x == 0, x, 1.0), TapeError, "no order|cannot be compared"),
     ("text", lambda x: x + "one", DtypeError, "numeric"),
     ("left out", lambda x: functions.cat([x, None]), ShapeError, "no x1"),
     ("too few", lambda x: functions.apply(REGISTRY["add"](), x), ShapeError, "no b"),

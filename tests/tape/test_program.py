@@ -271,7 +271,7 @@ ERRORS = [
     (
         lambda: backward([1.0], outputs=2),
         ShapeError,
-        r"a seed for each output \(2 of them\) \(got 1\)",
+        r"a seed for each of 2 outputs \(got 1\)",
     ),
 ]
 

@@ -86,13 +86,22 @@ def test_the_weights_of_the_best_epoch_are_kept(monitor, patience):
     best = min(values, key=values.get)  # the first of equals
     assert result.best_epoch == best < result.epochs
     assert np.array_equal(loop.step.mlp.params.flat, watcher.weights[best])
-    waited = 4 if patience == 4 else max(10, best)
+    waited = 4 if patience == 4 else max(6, best)
     made = ("early", best + waited) if early and best + waited < epochs else ("epochs", epochs)
     assert (result.ending, result.epochs) == made
 
 
+def test_a_metric_that_is_equal_in_all_epochs_is_reported(caplog):
+    for monitor, warned in (("accuracy", True), ("loss", False)):
+        caplog.clear()
+        rule = EarlyStopping(monitor=monitor)
+        loop = make_loop(epochs=3, lr=1e-9, early_stopping=rule)
+        loop.run()
+        assert ("in all epochs" in caplog.text) is warned
+
+
 def test_the_patience_auto_grows_with_the_best_epoch():
-    assert [EarlyStopping("auto").epochs_after(best) for best in (0, 9, 37)] == [10, 10, 37]
+    assert [EarlyStopping("auto").epochs_after(best) for best in (0, 5, 37)] == [6, 6, 37]
 
 
 def test_without_validation_the_last_epoch_is_the_best():

@@ -25,8 +25,8 @@ def rows_of(name):
 def label_of(train, classes):
     """Return a teacher that knows the number of the base row of each row."""
 
-    def label(mixed):
-        base = np.arange(len(train)) if mixed is None else mixed.base
+    def label(synthetic):
+        base = np.arange(len(train)) if synthetic is None else synthetic.base
         if not classes:
             return base[:, None] * 1.0, base[:, None] * 1.0
         chances = np.full((len(base), 3), 0.2)
@@ -53,9 +53,9 @@ def test_a_student_learns_training_rows_and_made_rows_as_labeled(name, tmp_path)
         assert calibration_set is None
         assert len(learned) == len(train) + 50
         np.testing.assert_array_equal(learned.x[: len(train)], train.x)
-        made = fitted.transform(one.mixed.table(table)).features
+        made = fitted.transform(one.synthetic.table(table)).features
         np.testing.assert_array_equal(learned.x[len(train) :], made)
-        base = np.r_[: len(train), one.mixed.base]
+        base = np.r_[: len(train), one.synthetic.base]
         if name == "penguins":
             np.testing.assert_array_equal(learned.truth, base % 3)
             np.testing.assert_allclose(learned.y.sum(axis=1), 1, rtol=1e-6)

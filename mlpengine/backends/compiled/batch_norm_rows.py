@@ -1,4 +1,4 @@
-"""Batch norm in parts: each part reads sums over all rows that the part before has completed."""
+"""Batch norm, split into parts: each part needs sums over all rows from the part before."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -22,9 +22,9 @@ from mlpengine.ops import BatchNorm, Mul, ScalarMul, Sub
 class BatchNormPart:
     """A part of a batch norm in training.
 
-    `kind` is a name in `BATCH_NORM_PARTS`, or ``moved`` for the update of the running averages by
-    NumPy.  `reads` and `writes` are vectors with an entry for each feature, or matrices with one
-    or more adjacent columns for each feature.
+    `kind` is a name in `BATCH_NORM_PARTS`, or ``moved``: NumPy updates the running averages.
+    `reads` and `writes` are vectors with an entry for each feature, or matrices (rows, columns).
+    An image has several columns for each feature: all pixels of a channel, side by side.
     """
 
     kind: str
@@ -57,7 +57,7 @@ def _forward(op: BatchNorm, instruction: InstructionLike) -> Iterator[BatchNormP
     yield BatchNormPart("variance", op, (_matrix(x), mean), (xhat, rstd))
     if op.running is not None:
         count = xhat.size // len(mean)
-        calls = tuple(op.running.moved(mean, rstd, count, work["sums"][0]))
+        calls = tuple(op.running.update(mean, rstd, count, work["sums"][0]))
         yield BatchNormPart("moved", op, (mean, rstd), (), calls=calls)
     yield BatchNormPart("normalized", op, (xhat, rstd, scale, bias), (y,))
 
@@ -79,7 +79,7 @@ def _matrix(array: Any) -> Array:
 
 
 class BatchNormRows(Map):
-    """Batch norm with known statistics, or a part of batch norm in training, as a map."""
+    """Batch norm with running averages, or a part of batch norm in training."""
 
     @classmethod
     def lower(cls, instruction: InstructionLike, values: Values) -> list[Kernel] | None:
@@ -143,7 +143,7 @@ def _scaled(
     part: BatchNormPart,
     values: Values,
 ) -> Iterator[Kernel]:
-    """Yield the kernels of y = (x - mean) * rstd * scale + bias; without `mean`, x is centered."""
+    """Yield the kernels of y = (x - mean) * rstd * scale + bias.  None leaves a term out."""
     kernels = list[Kernel]()
     vectors = {"mean": mean, "rstd": rstd, "scale": scale, "bias": bias}
     names = {
@@ -193,7 +193,7 @@ BATCH_NORM_PARTS: Mapping[str, Callable[[BatchNormPart, Values], Iterator[Kernel
     "sums": _sums,
     "gradient": _gradient,
 }
-"""The compiled parts of a batch norm in training, with their rules."""
+"""For each compiled part of a batch norm in training, a function that yields its kernels."""
 
 
 def _given(array: Array | None) -> Array:
@@ -202,7 +202,7 @@ def _given(array: Array | None) -> Array:
 
 
 def _wide(vector: MatrixValue, columns: int, values: Values, kernels: list[Kernel]) -> MatrixValue:
-    """Return a vector over features, with entries repeated for each column; add the kernel."""
+    """Return `vector` with entries repeated for the columns of a feature; add to `kernels`."""
     times = columns // vector.columns
     if times == 1:
         return vector
@@ -214,7 +214,7 @@ def _wide(vector: MatrixValue, columns: int, values: Values, kernels: list[Kerne
 
 
 def _column_sums(x: MatrixValue, out: MatrixValue, values: Values) -> Iterator[Kernel]:
-    """Yield the kernels that sum each feature over all rows and all columns of the feature."""
+    """Yield the kernels that sum each feature over all its rows and columns."""
     rows, features = x.rows, out.columns
     times = x.columns // features
     if times > 1:
@@ -225,7 +225,7 @@ def _column_sums(x: MatrixValue, out: MatrixValue, values: Values) -> Iterator[K
 
 
 def _column_means(x: MatrixValue, out: Array, values: Values) -> Iterator[Kernel]:
-    """Yield the kernels that average each feature over all rows and all columns of the feature."""
+    """Yield the kernels that average each feature over all its rows and columns."""
     total = values.make(out.shape, x, "total_")
     yield from _column_sums(x, total, values)
     share = ScalarMul(out.size / x.array.size)

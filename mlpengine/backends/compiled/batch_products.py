@@ -24,21 +24,21 @@ from mlpengine.formula import constant, variable
 from mlpengine.ops import BatchMatMul
 
 ROWS_TOGETHER = 4
-"""Number of rows of c that are computed together, with one read of each row of b."""
+"""Number of rows of c that are computed together, so that each row of b is read once for them."""
 
 
 @dataclass(eq=False, repr=False)
 class BatchProduct(Kernel):
-    """c[i] = a[i] b[i] for `count` matrices; `turned` names the transposed operand, if any."""
+    """c[i] = a[i] b[i] for `count` matrices; `transposed` is "a", "b" or ""."""
 
     a: MatrixValue
     b: MatrixValue
     c: MatrixValue
     count: int
-    turned: str = ""
+    transposed: str = ""
 
     def __post_init__(self) -> None:
-        marks = ["^T" if name == self.turned else "" for name in "ab"]
+        marks = ["^T" if name == self.transposed else "" for name in "ab"]
         of = f"{self.a.name}{marks[0]} {self.b.name}{marks[1]}"
         self.text = f"{self.c.name} = {of}, {self.count} times"
         self.reads, self.writes = [self.a, self.b], [self.c]
@@ -85,10 +85,10 @@ class BatchProduct(Kernel):
 
     def emit_scalar(self, writer: ScalarWriter) -> list[Statement]:
         rows, columns = self.c.rows // self.count, self.c.columns
-        depth = (self.a.rows // self.count) if self.turned == "a" else self.a.columns
-        strides = {  # along the matrices, rows, columns and terms
-            "a": (rows * depth, *((1, 0, rows) if self.turned == "a" else (depth, 0, 1))),
-            "b": (columns * depth, *((0, depth, 1) if self.turned == "b" else (0, 1, columns))),
+        depth = (self.a.rows // self.count) if self.transposed == "a" else self.a.columns
+        strides = {  # along matrices, rows of c, columns of c, and terms of a sum
+            "a": (rows * depth, *((1, 0, rows) if self.transposed == "a" else (depth, 0, 1))),
+            "b": (columns * depth, *((0, depth, 1) if self.transposed == "b" else (0, 1, columns))),
             "c": (rows * columns, columns, 1),
         }
         a, b, c = (
@@ -104,11 +104,11 @@ class BatchProduct(Kernel):
         return [*nest([("j_0", self.count), ("j_1", rows), ("j_2", columns)], body)]
 
     def _rows(self, layout: Layout, together: int) -> Sequence[Statement]:
-        """Return the statements for rows r to r + `together` of c."""
+        """Return the statements that compute `together` rows of c, from row r."""
         a, b, c = (layout.stride(value) for value in (self.a, self.b, self.c))
         numbers = range(together)
         sums = f"vec {', '.join(f'sum_{q} = {{0}}' for q in numbers)};"
-        if self.turned == "b":
+        if self.transposed == "b":
             line = load_vector(f"b + k * {b} + j", "n")
             terms: list[Statement] = [f"const vec v = {line};"]
             for q in numbers:
@@ -117,7 +117,7 @@ class BatchProduct(Kernel):
             ends = [f"c[(r + {q}) * {c} + k] = sum_lanes(sum_{q});" for q in numbers]
             over = lane_loop(self.b.columns, layout.lanes, terms)
             return [ForLoop("k", 0, self.b.rows // self.count, [sums, *over, *ends])]
-        row, term = (1, a) if self.turned == "a" else (a, 1)
+        row, term = (1, a) if self.transposed == "a" else (a, 1)
         terms = [f"const vec v = {load_vector(f'b + k * {b} + j', 'n')};"]
         for q in numbers:
             at = f"splat(a[(r + {q}) * {row} + k * {term}])"

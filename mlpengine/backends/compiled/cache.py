@@ -1,10 +1,10 @@
-"""A cache of compiled programs for each user, keyed by source, compiler, flags and processor.
+"""The cache of compiled programs of a user.  The key is source, compiler, flags and processor.
 
 The cache never loads a file that another user could have written.  The directory and its files must
 belong to this user, and no other user may write to them or replace a parent directory.  A
 ``.sha256`` file beside each library holds the SHA-256 of the key and the library.  If the hash does
-not match, the library is built again.  The hash is not in the library itself, because macOS may
-have signed the library.  Writes are atomic.
+not match, the library is built again.  The hash is in a file of its own, because a signature by
+macOS would change a library after the hash is known.  Writes are atomic.
 """
 
 import atexit
@@ -40,10 +40,10 @@ LIBRARY, DIGEST = ".so", ".sha256"
 """Suffixes of a library and of its hash; Linux, macOS and Windows load libraries of any suffix."""
 
 UNITS = "#if IN_UNIT(1)"
-"""Mark of a source with two translation units; they are compiled in parallel (see prelude.h)."""
+"""A source with this text has two translation units, compiled in parallel (see prelude.h)."""
 
 STALE_SECONDS = 10 * SECONDS
-"""Age in seconds above which a temporary file is no longer in use."""
+"""Temporary files that are older than this were left by a killed process."""
 
 _loaded: dict[str, ctypes.CDLL] = {}
 _targets: dict[str, CompileTarget] = {}
@@ -54,7 +54,7 @@ def load_library(
     target: CompileTarget,
     functions: Sequence[str] = (),
 ) -> ctypes.CDLL:
-    """Return the compiled library of `source`; a cached library must export `functions`."""
+    """Return the library of `source`; compile it unless the cache has it with all `functions`."""
     text = "\n".join([target.identity, source])
     key = hashlib.sha256(text.encode()).hexdigest()
     if key in _loaded:
@@ -74,12 +74,12 @@ def load_library(
 
 
 def chosen_target() -> CompileTarget:
-    """Return the target of the installed compiler for the level in $MLPENGINE_TARGET."""
+    """Return the target for the installed compiler and the level in $MLPENGINE_TARGET."""
     return known_target(compiler(), chosen_level())
 
 
 def available_targets() -> list[CompileTarget]:
-    """Return the compiler's targets for all levels of this processor, the highest level first."""
+    """Return a target for each level that this processor has, the highest level first."""
     targets, command = [], compiler()
     for level in LEVEL_NAMES:
         with suppress(UsageError):
@@ -102,10 +102,10 @@ def compiler() -> tuple[str, ...]:
 
 
 def known_target(command: tuple[str, ...], level: str) -> CompileTarget:
-    """Return the target of `command` for a level.
+    """Return the target for the compiler `command` and a level.
 
-    The target is cached, because asking the compiler takes longer than loading a program.
-    Raises: CompileError if the query fails; UsageError if the processor lacks the level.
+    The target is cached, because running the compiler takes longer than loading a program.
+    Raises: CompileError if the compiler fails; UsageError if the processor lacks the level.
     """
     stamp = hashlib.sha256(f"{compiler_stamp(command)}\n{level}".encode()).hexdigest()
     if stamp not in _targets:
@@ -136,8 +136,8 @@ def _ask_target(command: tuple[str, ...], level: str, path: Path) -> CompileTarg
 def cache_directory() -> Path:
     """Return the directory of compiled programs; create it if it does not exist.
 
-    The directory is $MLPENGINE_CACHE, else $XDG_CACHE_HOME/mlpengine if that path is absolute, else
-    ~/.cache/mlpengine, else a temporary directory of this process.
+    The directory is the first that is available: $MLPENGINE_CACHE, $XDG_CACHE_HOME/mlpengine (if
+    absolute), ~/.cache/mlpengine, a temporary directory of this process.
     Raises: CompileError if a directory from the environment cannot be created or is not private.
     """
     named, shared = (os.environ.get(name, "") for name in ("MLPENGINE_CACHE", "XDG_CACHE_HOME"))
@@ -152,10 +152,10 @@ def cache_directory() -> Path:
 
 
 def _private(folder: Path) -> Path:
-    """Create `folder` if needed; raise CompileError if others could write to it or replace it.
+    """Create `folder` if needed; raise CompileError if other users could write to or replace it.
 
     The path must be UTF-8.  Otherwise threadpoolctl, a dependency of scikit-learn, would fail in a
-    process that has loaded a library from the path.
+    process that has loaded a library from this path.
     """
     try:
         os.fsencode(folder).decode()
@@ -194,7 +194,7 @@ def _require_private(path: Path, status: os.stat_result, kind: int) -> None:
 
 
 def _require_firm(folder: Path, parent: Path, status: os.stat_result) -> None:
-    """Raise CompileError if another user could replace the contents of `parent`."""
+    """Raise CompileError if another user could replace an entry of `parent`, such as `folder`."""
     if system.lets_others_replace(status):
         raise CompileError(
             f"cache: {folder} must not lie where others can replace it ({parent} has mode "
@@ -204,7 +204,7 @@ def _require_firm(folder: Path, parent: Path, status: os.stat_result) -> None:
 
 
 def _read(path: Path) -> bytes:
-    """Return the contents of a file that only this user may write to."""
+    """Return the contents of a file; raise CompileError unless only this user may write to it."""
     _require_private(path, os.lstat(path), stat.S_IFREG)
     return path.read_bytes()
 
@@ -231,7 +231,7 @@ def digest_of(key: str, content: bytes) -> str:
 
 
 def _build(kept: Path, key: str, source: str, target: CompileTarget) -> None:
-    """Compile `source` in a temporary directory, then move the files to the directory `kept`."""
+    """Compile `source` in a temporary directory, then move library and hash to `kept`."""
     _remove_stale(kept)
     folder = Path(tempfile.mkdtemp(prefix=".build-", dir=kept))
     try:
@@ -280,7 +280,7 @@ def _remove_stale(folder: Path) -> None:
 
 
 def _keep(built: Path, path: Path) -> None:
-    """Make a file private, flush it to disk and rename it."""
+    """Make the file `built` private, flush it to disk and rename it to `path`."""
     os.chmod(built, 0o700)
     system.flush_to_disk(built)
     system.replace(built, path)

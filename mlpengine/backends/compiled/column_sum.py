@@ -1,4 +1,4 @@
-"""Sums over rows: the gradients of vectors."""
+"""Sums over rows: gradients of vectors such as biases."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Convolutions as products of two matrices: the image patches under all windows, and weights."""
+"""Convolutions as matrix products (im2col): patches (windows, patch) times weights."""
 
 from collections.abc import Iterator, Sequence
 from math import prod
@@ -15,7 +15,7 @@ from mlpengine.ops.window import Window
 
 
 class ConvolutionRows(Move):
-    """The moves of image patches in a convolution; products do the rest."""
+    """Convolutions: moves copy the image patches, and products multiply these with the weights."""
 
     @classmethod
     def lower(cls, instruction: InstructionLike, values: Values) -> Sequence[Kernel] | None:
@@ -39,7 +39,7 @@ def _forward(op: Conv2d, instruction: InstructionLike, values: Values) -> Iterat
     product = values.make((len(x), prod(y.shape[2:]), len(w)), given, "windows_")
     text = f"{product.name} = {tiles.name} {weight.name}^T"
     yield Product("forward", tiles, weight, product, bias, text)
-    yield _turned(product, values.write(y, "conv2d_", given.kind), values)
+    yield _channels_moved(product, values.write(y, "conv2d_", given.kind), values)
 
 
 def _backward(op: Conv2d, instruction: InstructionLike, values: Values) -> Iterator[Kernel]:
@@ -49,7 +49,7 @@ def _backward(op: Conv2d, instruction: InstructionLike, values: Values) -> Itera
     given, others = _images(x, values)
     yield from (*moves, *others)
     flat = values.make((len(dy), prod(dy.shape[2:]), dy.shape[1]), slope, "d_windows_")
-    yield _turned(slope, flat, values)
+    yield _channels_moved(slope, flat, values)
     if dw is not None:
         kernels, tiles = _tiles(window, given, dy.shape[2:], values)
         yield from kernels
@@ -73,7 +73,7 @@ def _backward(op: Conv2d, instruction: InstructionLike, values: Values) -> Itera
 
 
 def _images(x: Array, values: Values) -> tuple[MatrixValue, list[Move]]:
-    """Return the value of images `x`, and the move that reshapes it if needed."""
+    """Return the value of `x` with the shape of `x`, and the move that reshapes it if needed."""
     value = values.read(x)
     if value.array.shape == x.shape:
         return value, []
@@ -82,12 +82,12 @@ def _images(x: Array, values: Values) -> tuple[MatrixValue, list[Move]]:
 
 
 def _matrix(w: Array) -> Array:
-    """Return the weights as a matrix with a row for each output channel."""
+    """Return the weights as a matrix (output channels, patch)."""
     return w.reshape(len(w), -1)
 
 
 def _framed(window: Window, shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the shape of padded images."""
+    """Return the shape of images with padding."""
     sides = (n + 2 * p for n, p in zip(shape[2:], window.padding, strict=True))
     return (*shape[:2], *sides)
 
@@ -113,7 +113,7 @@ def _tiles(
 def _patches(
     window: Window, frame: MatrixValue, tiles: MatrixValue, places: Sequence[int], count: int
 ) -> Entries:
-    """Return the entries to copy from images `frame` to patches `tiles`."""
+    """Return the copy of entries from padded images `frame` to patches `tiles`."""
     kernel = window.kernel
     channels = frame.array.shape[1]
     _, far, down, right = contiguous(frame.array.shape)
@@ -131,7 +131,7 @@ def _patches(
 def _folded(
     window: Window, tiles: MatrixValue, frame: MatrixValue, places: Sequence[int], values: Values
 ) -> Move:
-    """Return the move that adds the patches to their images."""
+    """Return the move that adds patches to images, at the positions that `_patches` reads."""
     count = values.count(frame)
     part = _patches(window, frame, tiles, places, count)
     axes = [LoopAxis(axis.length, axis.strides[::-1]) for axis in part.axes]
@@ -142,7 +142,7 @@ def _folded(
 
 
 def _inner(window: Window, frame: MatrixValue, to: MatrixValue, source: MatrixValue) -> Entries:
-    """Return the entries to copy into or out of padded images; `frame` is `to` or `source`."""
+    """Return the copy between images and padded images `frame`, which are `to` or `source`."""
     image = source if to is frame else to
     rows, channels, height, width = image.array.shape
     ends = [contiguous(v.array.shape)[1:] for v in (to, source)]
@@ -154,8 +154,8 @@ def _inner(window: Window, frame: MatrixValue, to: MatrixValue, source: MatrixVa
     return Entries(source, axes, starts, (to.array.size // rows, source.array.size // rows))
 
 
-def _turned(x: MatrixValue, out: MatrixValue, values: Values) -> Move:
-    """Return the move of the channels from the last axis to the second axis, or back."""
+def _channels_moved(x: MatrixValue, out: MatrixValue, values: Values) -> Move:
+    """Return the move of the channels from the last axis to axis 1, or from axis 1 to the last."""
     images = out if out.array.ndim == 4 else x
     channels, *places = images.array.shape[1:]
     size = prod(places)

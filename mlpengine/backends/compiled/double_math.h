@@ -1,7 +1,7 @@
-/* Vectorized exp, expm1, log, tanh, erfc, sin and cos of doubles.  Over the normal numbers, errors are
-   up to 2 units in the last place, for tanh 3 without fused multiplication.  Absolute errors of sin and
-   cos are up to 3e-16, of erfc 1e-15.  NaN stays NaN.  The coefficients are minimax fits with
-   errors below a tenth of a unit; the coefficients of erfc are in formula/numpy_functions.py, too. */
+/* Vectorized exp, expm1, log, tanh, erfc, sin and cos of doubles.  For normal numbers, errors are up to
+   2 units in the last place (tanh: 3 if the target cannot fuse multiply and add).  Absolute errors of
+   sin and cos are up to 3e-16, of erfc 1e-15.  NaN stays NaN.  The coefficients are minimax fits with
+   errors below a tenth of a unit; formula/numpy_functions.py has the same coefficients of erfc. */
 
 /* 2^n for whole n in -1022 to 1023. */
 INLINE vec power_of_two(ivec n) { return (vec)((n + 1023) << 52); }
@@ -20,7 +20,7 @@ INLINE vec exp_parts(vec x, ivec *n, vec *r) {
                     0.16666666666666677, 0.5);
 }
 
-/* exp(x) if no x exceeds 710.  2^n is split into two factors, so that neither overflows. */
+/* exp(x) for x <= 710.  2^n is split into two factors, so that neither overflows. */
 INLINE vec v_exp_bounded(vec x) {
   ivec n;
   vec r;
@@ -31,7 +31,7 @@ INLINE vec v_exp_bounded(vec x) {
 }
 INLINE vec v_exp(vec x) { return v_exp_bounded(vmin(x, splat(710.0))); }
 
-/* exp(x) - 1 if no x exceeds 709. */
+/* exp(x) - 1 for x <= 709. */
 INLINE vec v_expm1_below_0(vec x) {
   ivec n;
   vec r;
@@ -40,13 +40,13 @@ INLINE vec v_expm1_below_0(vec x) {
   return multiply_add(scale, multiply_add(p, r * r, r), scale - splat(1.0));
 }
 
-/* exp(x) - 1.  If x exceeds 50, 1 is less than half a unit in the last place of exp(x). */
+/* exp(x) - 1.  For x > 50, 1 is less than half a unit in the last place of exp(x). */
 INLINE vec v_expm1(vec x) {
   return vselect(x > splat(50.0), v_exp(x), v_expm1_below_0(vmin(x, splat(50.0))));
 }
 
-/* With x = 2^e (1 + f) and s = f / (2 + f), log(1 + f) = 2 s + s^3 (2 / 3 + ...); f is added
-   last. */
+/* log(x) = e ln 2 + log(1 + f) for x = 2^e (1 + f), where log(1 + f) = 2 s + s^3 (2 / 3 + ...) with
+   s = f / (2 + f).  To keep digits, f is added last. */
 INLINE vec v_log(vec x) {
   const ivec shift = (ivec)splat(6755399441055744.0);
   ivec e = ((ivec)x - 0x3fe6a09e667f3bcd) >> 52; /* so that the mantissa lies around 1 */
@@ -64,7 +64,7 @@ INLINE vec v_log(vec x) {
   return vselect((x == splat(INFINITY)) | (x != x), x, y);
 }
 
-/* e / (e + 2) with e = expm1(2 |x|), and the sign of x.  For |x| > 20, tanh is 1 to the last digit. */
+/* tanh(|x|) = e / (e + 2) with e = expm1(2 |x|), then the sign of x.  For x > 20, it rounds to 1. */
 INLINE vec v_tanh(vec x) {
   ivec n;
   vec r;
@@ -75,7 +75,7 @@ INLINE vec v_tanh(vec x) {
   vec e = multiply_add(scale, multiply_add(p, r * r, r), scale - splat(1.0));
   vec d = e + splat(2.0), lost = e - (d - splat(2.0));
   vec inverse = splat(1.0) / d, y = e * inverse;
-  /* the rounding errors of the quotient and the sum */
+  /* correct the rounding errors of the quotient and of d */
   y = multiply_add(multiply_add(-y, lost, multiply_add(-y, d, e)), inverse, y);
   return (vec)((ivec)y | sign);
 }
@@ -91,8 +91,8 @@ INLINE vec v_erfc(vec x) {
   return splat(2.0) * p * v_exp(-(x * x));
 }
 
-/* sin(x + turns pi / 2) for |x| up to LARGEST_ANGLE; beyond, the C library computes each lane.  The
-   first two terms of pi / 2 have 33 bits, so that products with whole numbers below 2^20 are exact. */
+/* sin(x + turns pi / 2) for |x| up to LARGEST_ANGLE; for larger |x|, see SINE.  The first two terms of
+   pi / 2 have 33 bits, so that their products with integers below 2^20 are exact. */
 #define LARGEST_ANGLE 1e6
 INLINE vec sine_of_quarters(vec x, const bits turns) {
   const vec shift = splat(6755399441055744.0); /* 1.5 * 2^52: adding it rounds to a whole number */

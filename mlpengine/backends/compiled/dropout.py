@@ -1,4 +1,4 @@
-"""The random bytes of dropout."""
+"""Random bytes for dropout masks."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from mlpengine.ops.philox import lines_per_row
 
 @dataclass(eq=False, repr=False)
 class Draw(Kernel):
-    """The random bytes of a dropout; `out` is the mask."""
+    """Draws the mask `out` of a dropout: a random byte for each entry."""
 
     op: Dropout
     out: MatrixValue
@@ -43,9 +43,9 @@ class Draw(Kernel):
 def draw(
     writer: Writer, name: str, op: Dropout | Normal, out: MatrixValue, into: str, width: int
 ) -> tuple[str, list[str]]:
-    """Return the name of the generator, and the statements that draw bytes into the array `into`.
+    """Return the C name of the generator, and statements that draw bytes into the array `into`.
 
-    The first op that draws also adds the function that moves the generator to its next step.
+    For the first random op of a network, also add the function that advances the generator.
     """
     rng = writer.layout.add_generator(op.rng)
     if op.layer == 0:

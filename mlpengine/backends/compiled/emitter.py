@@ -1,7 +1,7 @@
-"""The kernels of a program as C functions.
+"""The C functions of a program, and the division of rows into chunks and threads.
 
-Threads share the work of a phase and wait for each other at the end of the phase.  The order of
-sums does not depend on the number of threads.
+Threads divide the work of a phase and wait for each other at the end of the phase.  The order of
+additions does not depend on the number of threads.
 """
 
 from collections.abc import Sequence
@@ -15,35 +15,35 @@ from mlpengine.backends.compiled.statements import Phase
 from mlpengine.backends.values import MatrixValue
 
 STREAM_BYTES = 1 << 20
-"""Bytes of a batch's values above which rows are processed in chunks.
+"""If the values of a batch take more bytes, the batch is processed in chunks of rows.
 
-A chunk of rows runs through all ops, so that its values stay in the second-level cache."""
+All ops run on one chunk before the next chunk, so that values stay in the second-level cache."""
 
 CHUNK_BYTES = 160 << 10
-"""Bytes of the values of one chunk."""
+"""Maximum bytes of the values of a chunk."""
 
 SMALL_WEIGHTS = 128 << 10
-"""Maximum bytes of weights and gradients for chunks of rows; every chunk reads all weights."""
+"""Maximum bytes of weights and their gradients for chunks, because each chunk reads all weights."""
 
 STEP_TERMS_PER_THREAD = 1 << 22
-"""Multiplications of a step for each thread after the first.
+"""Minimum multiplications of a step for each thread after the first.
 
-With twice as many multiplications, a step on two threads is 1.5 times as fast as on one thread.
-With a quarter as many, it is slower (`benchmarks/peers.py --threads 1 2`)."""
+A step with twice as many is 1.5 times as fast on two threads as on one thread.  A step with a
+quarter as many is slower (`benchmarks/peers.py --threads 1 2`)."""
 
 
 def useful_threads(kernels: Sequence[Kernel], limit: int) -> int:
-    """Return how many threads, up to `limit`, are useful; the results do not depend on them."""
+    """Return the number of threads, up to `limit`, that make the program faster."""
     terms = sum(k.rows * k.columns * k.depth for k in kernels if isinstance(k, Product))
     return max(1, min(limit, terms // STEP_TERMS_PER_THREAD + 1))
 
 
 def emit(lowered: Lowered, layout: Layout, batch: int, threads: int) -> Writer:
-    """Return the functions of every kernel, for `batch` rows and `threads` threads.
+    """Return a writer with the functions of all kernels, for `batch` rows and `threads` threads.
 
-    Threads usually divide the rows of the batch.  If the inputs of all layers have fewer entries
-    than the weights, threads divide the columns of the products.  Each thread then reads, packs and
-    updates only its own weights.
+    Threads usually divide the rows of the batch.  If the layers' inputs have fewer entries than
+    their weights, threads divide the columns of the products instead.  Each thread then reads,
+    packs and updates only its own weights.
     """
     kernels, values = lowered
     layout.place(values, {v for kernel in kernels for v in kernel.read_by_vectors(layout.lanes)})
@@ -75,11 +75,11 @@ def _chunk(lowered: Lowered, layout: Layout, batch: int) -> int:
     if batch * row_bytes <= STREAM_BYTES or not small:
         return max(batch, 1)
     rows = min(batch, CHUNK_BYTES // row_bytes)
-    return max(rows, min(batch, 8))  # with fewer rows, products would read weights too often
+    return max(rows, min(batch, 8))  # smaller chunks would read the weights too often
 
 
 def _copy(writer: Writer, value: MatrixValue, phase: Phase, *, incoming: bool) -> None:
-    """Add the function that copies the caller's array to its padded copy, or back."""
+    """Add the function that copies the caller's array to a padded copy (`incoming`), or back."""
     mine, caller = value.name, f"{value.name}_np"
     ends = [f"{mine}, {writer.layout.stride(value)}", f"{caller}, {value.columns}"]
     to, origin = ends if incoming else ends[::-1]

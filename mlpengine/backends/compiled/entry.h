@@ -1,5 +1,5 @@
-/* The functions that Python calls.  Defined before this: OUTPUT, OUTPUT_COLUMNS and OUTPUT_STRIDE if
-   outputs of gathered rows can be computed without training. */
+/* The functions that Python calls.  Macros that must be defined for mlpengine_forward: OUTPUT,
+   OUTPUT_COLUMNS and OUTPUT_STRIDE. */
 
 #if THREADS == 1
 static void run(struct call *call) { work(call, call->count, thread_part(call, 0, 1)); }
@@ -10,8 +10,8 @@ void mlpengine_close(void) {}
 #endif
 
 #ifdef OUTPUT
-/* Compute the outputs of `count` consecutive rows on the calling thread, a batch at a time.  Dropout
-   drops nothing if its limits in the table are 0. */
+/* Compute the outputs for `count` consecutive rows, batch by batch, on the calling thread.  If the
+   dropout limits in the table are 0, nothing is dropped. */
 void mlpengine_forward(void *const *table, char *workspace, const char *inputs, const int64_t count,
                        real *outputs) {
   enter();

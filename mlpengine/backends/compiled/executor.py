@@ -1,4 +1,4 @@
-"""Calls of compiled programs."""
+"""Compiled programs, bound to memory and called from Python."""
 
 import ctypes
 import weakref
@@ -21,20 +21,20 @@ from mlpengine.core.spec import Array
 FINISHED, NOT_FINITE, BAD_LABEL, LARGE_NORM = range(4)
 """Status of a step; only a finished step updates the parameters."""
 
-NOTHING = np.zeros(1, np.int64)
-"""The limit of a dropout that drops nothing, as an array."""
+NO_DROPOUT = np.zeros(1, np.int64)
+"""Limit of a dropout mask: random bytes below the limit drop an entry, and none is below 0."""
 
 EXPORTED_FUNCTIONS = ("mlpengine_run", "mlpengine_open", "mlpengine_close")
 """The functions that every compiled program exports."""
 
 
 def _newest() -> "Executor | None":
-    """Return the newest program, because the next network often has the same C text."""
+    """Return the newest executor or None; the next network often has the same C source."""
     return None
 
 
 class CallStruct(ctypes.Structure):
-    """The arguments and results of a call: ``struct call``.  call.h describes them."""
+    """Arguments and results of a call: ``struct call`` of call.h, which describes the fields."""
 
     _fields_ = (
         ("table", ctypes.c_void_p),
@@ -69,11 +69,11 @@ class Executor:
     """A compiled program bound to memory.
 
     Attributes:
-        source: the C text, and its arrays.
-        structure: everything that the C text depends on.
+        source: the C source and its arrays.
+        structure: everything that the C source depends on.
         library: the machine code; other executors may share it.
         call: arguments and results of the program; the batch has ``call.rows`` rows.
-        step: function that runs the program, returns the status, and keeps the memory alive.
+        step: function that runs the program and returns the status; it keeps the memory alive.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Executor:
             ]
 
     def _place(self, call: CallStruct, arrays: Sequence[Array]) -> None:
-        """Set the addresses of a call to these arrays and to a new workspace."""
+        """Set the addresses in `call` to `arrays` and to a new workspace."""
         workspace = np.zeros(self.source.nbytes + 64, np.uint8)
         self.library.mlpengine_open()
         close = weakref.finalize(workspace, self.library.mlpengine_close)
@@ -125,7 +125,7 @@ class Executor:
         self.step: Callable[[], int] = step
 
     def for_rows(self, rows: int) -> "Executor":
-        """Return the program for the first `rows` rows of the batch, in the same memory."""
+        """Return an executor for the first `rows` rows of the batch, in the same memory."""
         call = CallStruct.from_buffer_copy(self.call)
         call.rows = call.mean_rows = rows
         call.memory = self.call.memory
@@ -134,14 +134,14 @@ class Executor:
         return other
 
     def clone(self, parameters: Array, other: Array) -> "Executor":
-        """Return the program in new memory; the vector `other` replaces the vector `parameters`."""
+        """Return an executor in new memory, for the parameters `other` in place of `parameters`."""
         start, arrays, copies = address_of(parameters), list[Array](), dict[int, Array]()
         for array in self.call.memory[2]:
             place = address_of(array) - start
             if 0 <= place < parameters.nbytes:
                 part = other.view(np.uint8)[place : place + array.nbytes]
                 arrays.append(part.view(array.dtype).reshape(array.shape))
-            else:  # arrays with one address stay one array
+            else:  # arrays with the same address share one copy
                 arrays.append(copies.setdefault(address_of(array), array.copy()))
         clone = copy(self)
         clone._place(CallStruct.from_buffer_copy(self.call), arrays)
@@ -149,17 +149,17 @@ class Executor:
 
     @property
     def computes_outputs(self) -> bool:
-        """Whether the program has `forward`."""
+        """Whether `forward` may be called."""
         return self.source.columns > 0
 
     def forward(self, inputs: Array, outputs: Array) -> None:
-        """Write the outputs of the rows `inputs` to `outputs`, without dropout.
+        """Compute the outputs for the rows `inputs` without dropout, and write them to `outputs`.
 
         Both arrays must be C-contiguous.  The call overwrites the buffers of a step.
         """
         table, _, _ = self.call.memory
         undropped = table.copy()
-        undropped[self.source.limits] = address_of(NOTHING)
+        undropped[self.source.limits] = address_of(NO_DROPOUT)
         self._forward(
             address_of(undropped),
             self.call.workspace,
@@ -187,13 +187,13 @@ class Executor:
         missing: int = 0,
         max_norm: float = inf,
     ) -> int:
-        """Run a step for each entry of `losses`, and return the number of finished steps.
+        """Run ``len(losses)`` steps, and return the number of finished steps.
 
         Each step reads the rows of `data` at the next indices in `order`; the last batch has
-        `missing` fewer rows than the others.  `rates` are the learning rates: a number for all
-        steps, or an array with an entry for each step.  `steps` is the number of steps before this
-        run.  `losses` and `norms` receive a number for each step.  A step that fails or has a
-        gradient norm above `max_norm` updates nothing and ends the run.
+        `missing` fewer rows than the others.  `rates` is the learning rate of all steps, or an
+        array with the rate of each step.  `steps` is the number of steps before this run.  `losses`
+        and `norms` are overwritten with the loss and the gradient norm of each step.  A step that
+        fails or has a gradient norm above `max_norm` updates nothing and ends the run.
         """
         call = self.call
         call.count, call.steps, call.max_norm = len(losses), steps, max_norm
@@ -216,10 +216,10 @@ class Executor:
 def compile_program(
     instructions: Sequence[InstructionLike], *, clip_norm: float = inf, **options: Any
 ) -> Executor:
-    """Compile `instructions`, and an update with gradients clipped to `clip_norm`.
+    """Compile `instructions`, and, with ``update=``, clipping to `clip_norm` and the update.
 
     `options` are arguments of `make_source`.
-    Raises: UnsupportedError if an instruction has no compiled rule; CompileError.
+    Raises: UnsupportedError if an instruction cannot be compiled; CompileError.
     """
     global _newest
     target = chosen_target()

@@ -1,6 +1,6 @@
-/* Vectorized exp, expm1, log, tanh, erfc, sin and cos of floats.  Over the normal numbers, errors are
-   up to 2 units in the last place, for tanh 3 without fused multiplication.  Absolute errors of erfc,
-   sin and cos are up to 1.3e-7.  NaN stays NaN.  The coefficients are minimax fits with relative
+/* Vectorized exp, expm1, log, tanh, erfc, sin and cos of floats.  For normal numbers, errors are up to
+   2 units in the last place (tanh: 3 if the target cannot fuse multiply and add).  Absolute errors of
+   erfc, sin and cos are up to 1.3e-7.  NaN stays NaN.  The coefficients are minimax fits with relative
    errors below 1e-8. */
 
 #define SHIFT splat(12582912.0f) /* 1.5 * 2^23: adding it rounds to a whole number */
@@ -25,7 +25,7 @@ INLINE vec exp_parts(vec x, vec *shifted, vec *r) {
                     0.50000001010f);
 }
 
-/* exp(x) if no x exceeds 89. */
+/* exp(x) for x <= 89. */
 INLINE vec v_exp_bounded(vec x) {
   vec n, r;
   vec p = exp_parts(vmax(x, splat(-105.0f)), &n, &r);
@@ -33,7 +33,7 @@ INLINE vec v_exp_bounded(vec x) {
 }
 INLINE vec v_exp(vec x) { return v_exp_bounded(vmin(x, splat(89.0f))); }
 
-/* exp(x) - 1 if no x exceeds 88. */
+/* exp(x) - 1 for x <= 88. */
 INLINE vec v_expm1_below_0(vec x) {
   vec n, r;
   vec p = exp_parts(vmax(x, splat(-105.0f)), &n, &r);
@@ -41,7 +41,7 @@ INLINE vec v_expm1_below_0(vec x) {
   return multiply_add(scale, multiply_add(p, r * r, r), scale - splat(1.0f));
 }
 
-/* exp(x) - 1.  If x exceeds 40, 1 is less than half a unit in the last place of exp(x). */
+/* exp(x) - 1.  For x > 40, 1 is less than half a unit in the last place of exp(x). */
 INLINE vec v_expm1(vec x) {
   return vselect(x > splat(40.0f), v_exp(x), v_expm1_below_0(vmin(x, splat(40.0f))));
 }
@@ -62,8 +62,8 @@ INLINE vec v_log(vec x) {
   return vselect((x == splat(INFINITY)) | (x != x), x, y);
 }
 
-/* e / (e + 2) with e = expm1(2 |x|), and the sign of x.  For |x| > 10, tanh is 1 to the last digit.
-   Up to 10, 2^n needs no second factor. */
+/* tanh(|x|) = e / (e + 2) with e = expm1(2 |x|), then the sign of x.  For x > 10, it rounds to 1; for
+   smaller x, 2^n does not overflow and needs no second factor. */
 INLINE vec v_tanh(vec x) {
   vec n, r;
   ivec sign = (ivec)x & (bits)0x80000000;
@@ -73,7 +73,7 @@ INLINE vec v_tanh(vec x) {
   vec e = multiply_add(scale, multiply_add(p, r * r, r), scale - splat(1.0f));
   vec d = e + splat(2.0f), lost = e - (d - splat(2.0f));
   vec inverse = inverse_roughly(d), y = e * inverse;
-  /* the rounding errors of the quotient and the sum */
+  /* correct the rounding errors of the quotient and of d */
   y = multiply_add(multiply_add(-y, lost, multiply_add(-y, d, e)), inverse, y);
   return (vec)((ivec)y | sign);
 }
@@ -85,7 +85,7 @@ INLINE vec v_erfc(vec x) {
   vec p = POLYNOMIAL(z, 7.88911951995e-05f, -8.02084127465e-04f, 5.18953533855e-03f,
                      -2.68544445914e-02f, 1.12836001762e-01f, -3.76126271360e-01f, 1.12837916591f);
   vec near = multiply_add(-p, size, splat(1.0f));
-  /* the logarithm of 1 - erf(x) from 1 to 4 */
+  /* log(1 - erf(x)) for x from 1 to 4 */
   vec q = POLYNOMIAL(size, 1.86777619372e-04f, -2.95188275127e-03f, 2.18563349976e-02f,
                      -1.03148015777e-01f, -6.38093513685e-01f, -1.12712252864f,
                      -3.32682343935e-04f);
@@ -93,8 +93,8 @@ INLINE vec v_erfc(vec x) {
   return vselect(size < splat(1.0f), near, far);
 }
 
-/* sin(x + turns pi / 2) for |x| up to LARGEST_ANGLE; beyond, the C library computes each lane.  The
-   first two terms of pi / 2 have few digits, so that the rest of x has an error of at most 1e-7.
+/* sin(x + turns pi / 2) for |x| up to LARGEST_ANGLE; for larger |x|, see SINE.  The first two terms of
+   pi / 2 have few digits, so that the remainder r has an error of at most 1e-7.
    Source of the coefficients: Cephes, sinf.c (Moshier 1992). */
 #define LARGEST_ANGLE 8192.0f
 INLINE vec sine_of_quarters(vec x, const bits turns) {

@@ -1,4 +1,4 @@
-"""The C functions of a program; its kernels add them."""
+"""The list of a program's C functions, to which kernels add theirs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,14 +12,14 @@ from mlpengine.backends.values import MatrixValue, UnsupportedError
 
 @dataclass(eq=False, repr=False)
 class Writer:
-    """Collects the functions of a program for `batch` rows and `threads` threads.
+    """Collects the C functions of a program for `batch` rows and `threads` threads.
 
     Attributes:
         chunk: number of rows in a chunk.
         by_columns: whether threads divide the columns of wide products.
         functions: functions in the order of their calls within a phase.
-        claimable: number of units in each list that threads claim work from.
-        output: the value that the first loss reads, if there is a loss.
+        claimable: lengths of the lists from which threads claim work, one unit at a time.
+        output: the output that the first loss reads; None without a loss.
         losses: number of losses so far.
         mean_rows: number of rows over which the loss is a mean.
     """
@@ -36,20 +36,20 @@ class Writer:
     mean_rows: int | None = None
 
     def slices(self, count: int) -> list[int]:
-        """Return the possible sizes of a thread's part of `count` units, on one or all threads."""
+        """Return the possible sizes of a thread's part of `count` units, for one or all threads."""
         bounds = [count * t // self.threads for t in range(self.threads + 1)]
         return sorted({count, *(b - a for a, b in pairwise(bounds))})
 
     def row_slices(self) -> list[int]:
-        """Return the possible numbers of batch rows in a call."""
+        """Return the possible numbers of the batch's rows in a call."""
         last = self.batch % self.chunk
         return sorted({*self.slices(self.chunk), *(self.slices(last) if last else [])})
 
     def times(self, rows: int) -> int:
-        """Return how many of `rows` rows belong to each row of the batch."""
+        """Return `rows` / rows of the batch.  Raises: UnsupportedError if it is not whole."""
         times, others = divmod(rows, max(self.batch, 1))
         if others or not (times or self.batch == 0):
-            raise UnsupportedError(f"row count {rows} in a program over {self.batch}")
+            raise UnsupportedError(f"{rows} rows in a program for {self.batch} rows")
         return max(times, 1)
 
     def add(
@@ -70,7 +70,7 @@ class Writer:
         times: int = 1,
         trains: bool = False,
     ) -> None:
-        """Add a function; `count` is a number of rows in phase ``rows``, else of units."""
+        """Add a function (see `CFunction`) over `count` rows, or over `count` other units."""
         if phase == "rows" and not by_columns:
             times = self.times(count)
         parameters = ["const struct part part"] if takes_part else []
@@ -85,7 +85,7 @@ class Writer:
             CFunction(
                 name,
                 phase,
-                [*_in_memory(reads), *(() if tile else written)],  # a tile declares what it writes
+                [*_in_memory(reads), *(() if tile else written)],  # a tile declares its own buffers
                 body,
                 text,
                 ", ".join(parameters),
@@ -103,5 +103,5 @@ class Writer:
 
 
 def _in_memory(buffers: Sequence[MatrixValue | str]) -> list[str]:
-    """Return the names of buffers, and of the values that are in memory."""
+    """Return the names of `buffers`, without values that are only in registers."""
     return [b if isinstance(b, str) else b.name for b in buffers if isinstance(b, str) or b.stored]

@@ -1,5 +1,5 @@
-/* Copies of the rows of a batch from whole data sets: features, targets and sample weights.  Defined
-   before this for each buffer: its address BUFFER_0 etc. and its ROW_BYTES_0 etc.; and EACH_BUFFER. */
+/* Copies rows of a data set into the buffers of a batch: features, targets, sample weights.  Macros
+   that must be defined: BUFFER_n (address) and ROW_BYTES_n for each buffer n, and EACH_BUFFER. */
 #define GATHER(n)                                                                                \
   memcpy((char *)BUFFER_##n + i * ROW_BYTES_##n, data[n] + order[i] * ROW_BYTES_##n, ROW_BYTES_##n);
 static void gather(void *const *table, const int64_t *order, const char *const *data,

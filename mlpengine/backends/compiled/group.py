@@ -1,4 +1,4 @@
-"""Groups of instructions that fit into one program, built one instruction at a time."""
+"""Groups of consecutive instructions that can be compiled as one program."""
 
 from collections.abc import Container, Sequence
 
@@ -16,15 +16,15 @@ from mlpengine.core.buffers import address_of
 
 
 class StepGroup:
-    """Consecutive instructions that fit into one program.
+    """Consecutive instructions that can be compiled as one program.
 
-    Each instruction is lowered once, when it is added, and only its kernels are checked.  Lowering
-    the whole group for each instruction would take quadratic time.
+    When an instruction is added, only its own kernels are made and checked.  Making the kernels of
+    the whole group each time would take quadratic time.
 
     Args:
-        batch: rows of the program's batch.
-        itemsize: bytes of a real number.
-        kept: pairs (id of the op, address) of an op's work arrays that NumPy's rules read later.
+        batch: the batch of the program.
+        itemsize: bytes of a floating-point number.
+        kept: (id of the op, address) of each work array that NumPy's backward reads later.
 
     Attributes:
         instructions: the added instructions.
@@ -37,7 +37,7 @@ class StepGroup:
         self._needed: list[tuple[str, int]] = []
 
     def add(self, instruction: InstructionLike) -> str:
-        """Add an instruction and return ""; if it does not fit, return why, and the group ends."""
+        """Add an instruction and return "", or return why it does not fit; the group then ends."""
         known = len(self._values.all)
         try:
             kernels = lower_instruction(instruction, self._values)

@@ -1,4 +1,4 @@
-"""Kernels, and the instructions that they implement."""
+"""The base class of kernels, and the instructions that kernels implement."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -30,10 +30,10 @@ class InstructionLike(Protocol):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LossInstruction:
-    """A loss as an instruction that reads output, target and sample weights.
+    """A loss as an instruction: it reads output, target and sample weights.
 
-    It writes the gradient and the value.  The value is `weight` times the sum of the losses of the
-    rows, divided by `mean_rows`.  By default, `mean_rows` is the number of rows of the output.
+    It writes the gradient and the value of the loss: `weight` * (sum of the rows' losses) /
+    `mean_rows`.  By default, `mean_rows` is the number of rows of the output.
     """
 
     op: GradOp
@@ -46,19 +46,19 @@ class LossInstruction:
 
 
 class Kernel(ABC):
-    """A part of a program: the values that it reads and writes, and its C.
+    """A part of a program: the values that it reads and writes, and its C code.
 
-    A subclass has all rules of a kind of kernel; `KERNELS` in lower.py lists the subclasses.
+    `KERNELS` in lower.py lists the subclasses.
 
     Attributes:
         text: description for comments and messages.
         reads: values that the kernel reads.
-        writes: values that the kernel computes, stored or not.
-        header: name of a header that the kernel needs besides the common ones, without ``.h``.
-        whole_vectors: whether the kernel writes whole vectors, beyond the end of a row.
+        writes: values that the kernel computes, in memory or in registers.
+        header: name (without ``.h``) of a header that this kind of kernel needs; "" for none.
+        whole_vectors: whether the kernel writes whole vectors, even beyond the end of a row.
         draws: whether the results are random numbers for each row.
-        any_phase: whether the kernel can also run before or after the rows, once in a step.
-        called_in: phase of the kernel's functions, set by `lower`.
+        any_phase: whether the kernel can also run in the phases ``prepare`` and ``finish``.
+        called_in: phase of the kernel's functions (see `PHASES`), set by `lower`.
     """
 
     text: str
@@ -73,23 +73,23 @@ class Kernel(ABC):
     @classmethod
     @abstractmethod
     def lower(cls, instruction: InstructionLike, values: Values) -> "Sequence[Kernel] | None":
-        """Return the kernels of an instruction; None if another kind of kernel implements it."""
+        """Return the kernels that implement an instruction; None if it is of another kind."""
 
     @property
     def sums_rows(self) -> bool:
-        """Whether the kernel sums over the rows of a batch, for the gradient of a parameter."""
+        """Whether the kernel sums over the batch's rows, as for the gradient of a parameter."""
         return False
 
     @abstractmethod
     def emit(self, writer: Writer, name: str) -> None:
-        """Add the kernel's C functions, with names from `name`, and reserve their workspace."""
+        """Add the kernel's C functions, with names that begin with `name`, and reserve memory."""
 
     def emit_scalar(self, writer: ScalarWriter) -> list[Statement]:
-        """Return the statements on single numbers; raise UnsupportedError if there are none."""
+        """Return scalar statements for exports; raise UnsupportedError if there are none."""
         raise UnsupportedError(self.text)
 
     def read_by_vectors(self, lanes: int) -> list[MatrixValue]:
-        """Return the values that the kernel reads by whole vectors, even at the end of a row."""
+        """Return the values that the kernel reads in whole vectors, even beyond a row's end."""
         return []
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Normalization over the features of a row, and its gradients."""
+"""Layer norm, and its gradients."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from mlpengine.ops import LayerNorm
 
 @dataclass(eq=False, repr=False)
 class LayerNormRows(Kernel):
-    """The forward rule of `LayerNorm`, row by row; the backward rule reads xhat and rstd."""
+    """Layer norm, row by row; backward reads xhat (the normalized row) and rstd (1 / std)."""
 
     x: MatrixValue
     scale: MatrixValue | None
@@ -96,8 +96,8 @@ class LayerNormRows(Kernel):
 
 
 @dataclass(eq=False, repr=False)
-class LayerNormSlopes(Kernel):
-    """The gradient `dx` of `LayerNorm`, and `product`, the terms of the gradient of the scale."""
+class LayerNormGradients(Kernel):
+    """Backward of layer norm: `dx`, and `product` = dy * xhat, to be summed for the scale."""
 
     dy: MatrixValue
     scale: MatrixValue | None
@@ -115,7 +115,7 @@ class LayerNormSlopes(Kernel):
 
     @classmethod
     def lower(cls, instruction: InstructionLike, values: Values) -> None:
-        """Return None, because `LayerNormRows` lowers both directions."""
+        """Return None, because `LayerNormRows.lower` handles both directions."""
 
     def emit(self, writer: Writer, name: str) -> None:
         layout, count = writer.layout, self.dy.columns
@@ -143,7 +143,7 @@ class LayerNormSlopes(Kernel):
 def _gradients(
     instruction: InstructionLike, values: Values, xhat: Array, rstd: Array
 ) -> list[Kernel]:
-    """Return the kernels of the backward rule; the sums for scale and bias come last."""
+    """Return the kernels of backward; the sums for scale and bias come last."""
     dy, scale = values.read_each(instruction.reads)
     kept = values.read(xhat), values.read(rstd)
     dx, dscale, dbias = instruction.writes
@@ -152,9 +152,9 @@ def _gradients(
     slope = None if dx is None else values.write(dx, "d_layer_norm_")
     kernels: list[Kernel] = []
     if dy.kind != "rows" and (dscale is not None or dbias is not None):
-        raise UnsupportedError("the gradient of the scale of normalized parameters")
+        raise UnsupportedError("the gradient of scale or bias if parameters are normalized")
     if slope or product:
-        kernels.append(LayerNormSlopes(dy, scale, *kept, slope, product))
+        kernels.append(LayerNormGradients(dy, scale, *kept, slope, product))
     if product is not None:
         kernels.append(ColumnSum(product, values.write(dscale, "d_scale_")))
     if dbias is not None:
@@ -163,12 +163,12 @@ def _gradients(
 
 
 def _entry(layout: Layout, value: MatrixValue) -> str:
-    """Return C that loads a vector of entries of row ``i``, or of the only row."""
+    """Return C that loads a vector of row ``i``, or of the only row if there is one row."""
     return load_vector(layout.at(value, "i" if value.rows > 1 else "0", "j"), "n")
 
 
 def _stored(layout: Layout, value: MatrixValue, vector: str) -> list[Statement]:
-    """Return the statement that stores a vector, if any kernel reads the value from memory."""
+    """Return the statement that stores a vector, or nothing if the value is not in memory."""
     return [store(layout.at(value, "i", "j"), vector, "n")] if value.stored else []
 
 

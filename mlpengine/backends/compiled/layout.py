@@ -1,4 +1,4 @@
-"""Positions of values and packed copies in memory: in the caller's arrays or in the workspace."""
+"""Memory of a program: values and packed copies, in the caller's arrays or in the workspace."""
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from mlpengine.ops.philox import padded_columns
 
 
 class _Reservation(NamedTuple):
-    """Memory for numbers of a C type in the workspace; headers also use it in `phases`."""
+    """Memory in the workspace, for functions that name it, and for headers in `phases`."""
 
     kind: str
     nbytes: int
@@ -28,8 +28,8 @@ class _Reservation(NamedTuple):
 class Layout:
     """The memory of a program: `arrays` of the caller, and a workspace of `nbytes` bytes.
 
-    A call gets a table of the addresses of `arrays`; `limits` are positions of dropout limits.
-    `plan` must be called before the program is printed.
+    A call gets a table with the addresses of `arrays`.  `limits` are the indices of dropout limits
+    in `arrays`.  `plan` must be called before the program is printed.
     """
 
     target: CompileTarget
@@ -47,9 +47,9 @@ class Layout:
         return self.target.vector_bytes // self.itemsize
 
     def place(self, values: Iterable[MatrixValue], by_vectors: Container[MatrixValue]) -> None:
-        """Assign every value to the caller's array or, with padded rows, to the workspace.
+        """Place every value in the caller's array or, with padded rows, in the workspace.
 
-        Inputs are copied to the workspace only if they are in `by_vectors` and need padding.
+        Inputs with rows that may end within a vector are copied if they are in `by_vectors`.
         """
         for value in values:
             if not value.written:
@@ -59,7 +59,7 @@ class Layout:
                 if value.stored:
                     kind = "uint8_t" if value.mask else "real"
                     self.reserve(value.name, value.rows * self.stride(value), kind)
-                    # the limit is in memory, so that networks with other dropout rates share the C
+                    # not a constant in C, so that networks with other dropout rates share the C
                     if value.mask:
                         self._limits[value.name] = f"limit_{value.name}"
                         self.limits.append(len(self.arrays))
@@ -72,7 +72,7 @@ class Layout:
     def reserve(
         self, name: str, count: int, kind: str = "real", phases: Sequence[Phase] = ()
     ) -> None:
-        """Reserve `count` numbers in the workspace as `name`; headers use them in `phases`."""
+        """Reserve `count` numbers of the C type `kind`; headers use these numbers in `phases`."""
         size = {"real": self.itemsize, "uint8_t": 1}.get(kind, 8)
         self._reserved[name] = _Reservation(kind, count * size, phases)
 
@@ -85,7 +85,7 @@ class Layout:
         self.arrays.append(array)
 
     def add_generator(self, rng: Philox) -> str:
-        """Add the state of a generator to the table, unless present; return the state's name."""
+        """Return the C name of a generator's state; the table gets the state only once."""
         state = rng.state.view(np.int64)
         places = [address_of(array) for array in self.arrays]
         if address_of(state) not in places:
@@ -94,10 +94,10 @@ class Layout:
         return f"rng_{places.index(address_of(state))}"
 
     def plan(self, functions: Sequence[CFunction], *, in_turn: bool, chunked: bool) -> None:
-        """Place all reservations; those that are never in use together share memory.
+        """Place all reservations; reservations that are never in use at the same time share memory.
 
-        With `in_turn`, functions of the phases ``rows`` and ``reduce`` share memory, too, because a
-        single thread runs them in order.  If rows are `chunked`, the two phases alternate.
+        `in_turn`: a single thread runs the functions of ``rows`` and ``reduce`` in order, so that
+        these functions share memory, too.  `chunked`: the two phases alternate.
         """
         length = len(functions) + 1
         phase_of = {phase: i * length for i, phase in enumerate(PHASES)}
@@ -133,12 +133,12 @@ class Layout:
         return self._pointers[name][0]
 
     def table_of(self, name: str) -> list[str]:
-        """Return the name of a buffer, and of the dropout limit that is declared with it."""
+        """Return the name of a buffer and, for a dropout mask, of its limit."""
         limit = self._limits.get(name)
         return [each for each in (name, limit) if each is not None and self.knows(each)]
 
     def declare(self, names: Iterable[str], table: Sequence[str] = ()) -> Iterator[str]:
-        """Yield the C declarations of the buffers `names`, at positions in `table`, if given."""
+        """Yield the C declarations of the buffers `names`; `table` has their order, if given."""
         places = {name: f"({self.kind(name)} *)table[{i}]" for i, name in enumerate(table)}
         known, pointer = (places, places.get) if table else (self._pointers, self.pointer)
         for name in dict.fromkeys(names):
@@ -150,7 +150,7 @@ class Layout:
                     yield f"(void){limit}, (void)scale_{name};"
 
     def stride(self, value: MatrixValue) -> int:
-        """Return the number of entries from one row of a value to the next in memory."""
+        """Return the distance between two rows of a value in memory, in entries."""
         if value.mask:
             return padded_columns(value.columns)
         if value.short or not value.padded:
@@ -162,11 +162,11 @@ class Layout:
         return f"{value.name} + {row} * {self.stride(value)} + {column}"
 
     def ends_within(self, value: MatrixValue) -> bool:
-        """Return whether a row in memory is not a whole number of vectors."""
+        """Return whether a row in memory may end within a vector."""
         return value.mask is None and self.stride(value) % self.lanes != 0
 
     def load(self, value: MatrixValue, row: str, column: str, lanes: str = "") -> str:
-        """Return C that loads a vector, or `lanes` entries if a row may end within the vector."""
+        """Return C that loads a vector, or `lanes` entries if a row may end within a vector."""
         at = self.at(value, row, column)
         if value.mask:
             return f"load_mask({at}, {self._limits[value.name]}, scale_{value.name})"
@@ -174,5 +174,5 @@ class Layout:
 
 
 def _limit(op: Dropout) -> Array:
-    """Return the limit as an int64 array (1,): random bytes below it drop an entry."""
+    """Return the limit of a mask as int64 (1,): random bytes below the limit drop an entry."""
     return np.array([op.limit], np.int64)

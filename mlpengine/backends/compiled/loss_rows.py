@@ -28,9 +28,9 @@ from mlpengine.ops import EntryLoss, Loss, SoftmaxCrossEntropy
 class LossRows(Kernel):
     """A loss, row by row: its gradient, and the value of each row.
 
-    Gradient and value are divided by `mean_rows` and multiplied by `factor`.  `mean_rows` is the
-    number of rows of the mean; the program may compute only some of them.  `factor` is the weight
-    of the loss among several losses.
+    Gradient and value are multiplied by `factor` / `mean_rows`.  `mean_rows` is the number of rows
+    of the whole batch; the program may compute a shard of it.  `factor` is the weight of the loss
+    in a sum of several losses.
     """
 
     output: MatrixValue
@@ -59,7 +59,7 @@ class LossRows(Kernel):
         slot, total = instruction.writes
         assert total is not None
         if len(output.array.shape) != 2:
-            raise UnsupportedError("losses of anything but rows of outputs")
+            raise UnsupportedError("a loss of outputs that are not (rows, columns)")
         d_output = None if slot is None else values.write(slot, "d_output")
         rows = output.rows if instruction.mean_rows is None else instruction.mean_rows
         rows = max(rows, 1)
@@ -86,11 +86,11 @@ class LossRows(Kernel):
 
     @property
     def _rows_of_mean(self) -> str:
-        """C expression of the divisor of losses and gradients: `mean_rows` divided by `factor`."""
+        """C expression that divides losses and gradients: `mean_rows` / `factor`."""
         return "part.mean_rows" if self.factor == 1 else f"(part.mean_rows / {self.factor!r})"
 
     def _prepare(self, writer: Writer, name: str, suffix: str) -> Sequence[str]:
-        """Add functions that each step calls once; return the names of buffers that they write."""
+        """Add functions that run once in a step; return the names of the buffers they write."""
         return ()
 
     @abstractmethod
@@ -104,11 +104,11 @@ class LossRows(Kernel):
 
     @abstractmethod
     def _scalar(self, functions: Functions) -> list[Statement]:
-        """Return the statements of the loss on single numbers."""
+        """Return the scalar statements of the loss."""
 
 
 class EntryLossRows(LossRows):
-    """A loss that is a mean over entries, from the formula of an entry."""
+    """A loss that is a mean over entries, such as the squared error."""
 
     op: EntryLoss
 
@@ -120,7 +120,7 @@ class EntryLossRows(LossRows):
     def _body(self, layout: Layout) -> Sequence[Statement]:
         """Return the loop over rows; a vector holds columns of a row, or rows of a single column.
 
-        Several short rows without weights share a vector.
+        If there are no sample weights, several short rows share a vector.
         """
         output, target, slot, loss = self.output, self.target, self.d_output, self.op
         count, per_entry = loss.columns, loss.target_columns
@@ -136,7 +136,7 @@ class EntryLossRows(LossRows):
         outputs, names = {"value": value}, {t: f"t_{k}" for k, t in enumerate(f.targets)}
 
         def lanes(value: MatrixValue, column: str = "j", step: int = 1) -> tuple[str, str, int]:
-            """Return address, number and stride of a vector's entries."""
+            """Return address, number and stride of the entries in a vector."""
             return layout.at(value, "i", column), "n", layout.stride(value) if by_rows else step
 
         def column_of(k: int, of: int) -> str:
@@ -203,7 +203,7 @@ class CrossEntropyRows(LossRows):
         return self.op.class_weights or ()
 
     def _prepare(self, writer: Writer, name: str, suffix: str) -> Sequence[str]:
-        """Add the function that divides the class weights by `mean_rows`."""
+        """Add the function that computes class weight / `mean_rows` for each class."""
         weights = self._class_weights
         if not weights:
             return ()
@@ -231,7 +231,7 @@ class CrossEntropyRows(LossRows):
         return [*head, ForLoop("from", "first", "last", group, "LANES")]
 
     def _narrow(self, layout: Layout) -> Sequence[Statement]:
-        """Return the statements for as many rows as lanes, with a vector for each class."""
+        """Return the statements for LANES rows of a few classes, with a vector for each class."""
         output, slot, target, weight = self.output, self.d_output, self.target, self.weight
         columns = output.columns
 
@@ -291,7 +291,7 @@ class CrossEntropyRows(LossRows):
         ]
 
     def _wide(self, layout: Layout) -> Sequence[Statement]:
-        """Return the statements for as many rows as lanes, with one vector for all logarithms."""
+        """Return the statements for LANES rows of many classes; one vector has their logarithms."""
         share = f" * {self.weight.name}[i]" if self.weight else ""
         log = "(double)logs[i - from] * (double)masses[i - from]"
         return [
@@ -321,7 +321,7 @@ class CrossEntropyRows(LossRows):
             "picked = multiply_add(q, o - splat(top), picked);",
         ]
         slopes: list[Statement] = []
-        if slot is not None:  # the gradient's buffer first holds exponentials
+        if slot is not None:  # until the sum is known, this buffer holds the exponentials
             at = layout.at(slot, "i", "j")
             sums.append(store(at, "e", "n"))
             weighted = f" * splat({weight.name}[i])" if weight else ""
@@ -345,7 +345,7 @@ class CrossEntropyRows(LossRows):
         ]
 
     def _target_rows(self, layout: Layout, *, narrow: bool = False) -> str:
-        """Return the statement of q: weighted target probabilities, divided by `mean_rows`."""
+        """Return the statement that computes q = class weight * target probability / mean_rows."""
         op, target = self.op, self.target
         smoothing = float(op.label_smoothing)
         columns = self.output.columns
@@ -366,7 +366,7 @@ class CrossEntropyRows(LossRows):
         return f"vec q = ({mixed}) * {by_column}{counts};"
 
     def _check_label(self) -> Sequence[Statement]:
-        """Return the statements that read the label of row i; a wrong label ends the step."""
+        """Return the statements that read the label of row i, or set ``bad_label``."""
         if self.target.array.dtype.kind == "f":
             return ()
         ignore = self.op.ignore_index

@@ -1,8 +1,8 @@
-/* The losses of rows, in double, and their sum. */
+/* Stores the losses of rows as doubles, and adds them. */
 
 typedef double doubles __attribute__((vector_size(8 * BYTES / sizeof(real)))); /* a vector's lanes */
 
-/* Store the losses of n rows: entry times share times weight, in double. */
+/* Store the losses of n rows, a row in each lane: entry * share * weight, in double. */
 INLINE void store_row_losses(double *restrict row_loss, const vec entry, const double share,
                              const vec weight, const int64_t n) {
   const doubles loss = __builtin_convertvector(entry, doubles) * share *
@@ -10,7 +10,7 @@ INLINE void store_row_losses(double *restrict row_loss, const vec entry, const d
   for (int64_t i = 0; i < n; i++) row_loss[i] = loss[i];
 }
 
-/* Store the losses of `rows` rows of `columns` entries that share a vector. */
+/* Store the losses of `rows` rows that share the vector `entry`; each has `columns` entries. */
 INLINE void store_shared_losses(double *restrict row_loss, const vec entry, const double mean,
                                 const int64_t rows, const int64_t columns) {
   for (int64_t i = 0; i < rows; i++) {

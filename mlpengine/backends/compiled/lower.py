@@ -1,4 +1,4 @@
-"""Lowering of instructions to kernels."""
+"""Conversion of a program's instructions to kernels ("lowering"), and fusion of kernels."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -39,11 +39,11 @@ KERNELS: list[type[Kernel]] = [
     Map,
     Move,
 ]
-"""Kinds of kernels; the first kind that accepts an instruction lowers it."""
+"""Classes of kernels; the first class that accepts an instruction makes its kernels."""
 
 
 class Lowered(NamedTuple):
-    """The fused kernels of a program in order, and its values."""
+    """The kernels of a program in order, and its values."""
 
     kernels: list[Kernel]
     values: list[MatrixValue]
@@ -59,9 +59,9 @@ def lower(
 ) -> Lowered:
     """Return the fused kernels of `instructions`; `names` are the C names of arrays by address.
 
-    With `batch`, each kernel is assigned to a phase of a step, and real numbers must have
-    `itemsize` bytes.  With `output`, the program computes only this array.
-    Raises: UnsupportedError if an instruction has no compiled rule.
+    If `batch` is given, each kernel is assigned to a phase of a step, and floating-point numbers
+    must have `itemsize` bytes.  If `output` is given, the program computes only this array.
+    Raises: UnsupportedError if an instruction cannot be compiled.
     """
     values, kernels = Values(names, batch), list[Kernel]()
     for instruction in instructions:
@@ -80,9 +80,9 @@ def lower(
 
 
 def lower_instruction(instruction: InstructionLike, values: Values) -> list[Kernel]:
-    """Return the kernels of an instruction, assigned to phases if `values` have a batch."""
+    """Return the kernels of an instruction; if ``values.batch`` is set, with their phases."""
     kernels = list[Kernel]()
-    for kernel in _kernels(instruction, values):  # in order: a kernel may read earlier results
+    for kernel in _kernels(instruction, values):  # a later kernel may read results of this one
         if values.batch is not None:
             _find_phase(kernel, values.batch)
         kernels.append(kernel)
@@ -90,13 +90,13 @@ def lower_instruction(instruction: InstructionLike, values: Values) -> list[Kern
 
 
 def need_one_dtype(values: Iterable[MatrixValue], itemsize: int) -> None:
-    """Raise UnsupportedError unless all real numbers have `itemsize` bytes."""
+    """Raise UnsupportedError unless all floating-point numbers have `itemsize` bytes."""
     if any(v.array.dtype.kind == "f" and v.array.itemsize != itemsize for v in values):
         raise UnsupportedError("numbers of several dtypes")
 
 
 def _kernels(instruction: InstructionLike, values: Values) -> Iterator[Kernel]:
-    """Yield the kernels that reshape the operands of an instruction, then its kernels."""
+    """Yield the kernels that reshape operands of an instruction, then its own kernels."""
     known = len(values.reshaped)
     for kind in KERNELS:
         if (kernels := kind.lower(instruction, values)) is not None:
@@ -116,13 +116,13 @@ def _find_phase(kernel: Kernel, batch: Batch) -> None:
     """
     kinds: set[Origin] = {value.kind for value in kernel.reads}
     made: Origin = "sums"
-    # A kernel that reads both needs all rows again after the sums are complete.  With chunks of
-    # rows, the values of the first chunks are overwritten by then.
+    # Such a kernel would need all rows again when the sums are complete.  By then, values of the
+    # first chunks of rows are overwritten by values of later chunks.
     if {"rows", "sums"} <= kinds:
-        raise UnsupportedError(f"{kernel.text}, rows with sums over all of them")
+        raise UnsupportedError(f"{kernel.text}: reads rows and sums over all rows")
     if "sums" in kinds:
         kernel.called_in = "finish"
-    # Values that are equal for all rows are computed once in each step, before the rows.
+    # Values that do not depend on rows are computed once in each step, before the rows.
     elif kinds == {"parameters"} or not (kinds or kernel.draws):
         kernel.called_in, made = "prepare", "parameters"
     elif kernel.sums_rows:
@@ -135,13 +135,13 @@ def _find_phase(kernel: Kernel, batch: Batch) -> None:
     if in_batch:
         allowed = not over or batch.times(over[0].rows) > 0
     if not allowed:
-        raise UnsupportedError(f"{kernel.text}, in other rows than the batch's")
+        raise UnsupportedError(f"{kernel.text}: its rows are not the rows of the batch")
     for value in kernel.writes:
         value.kind = made
 
 
 class EarlierReads:
-    """The inputs of a program that its kernels read."""
+    """Checks that no kernel overwrites an input of the program before another kernel reads it."""
 
     def __init__(self) -> None:
         self._reads: list[tuple[Kernel, MatrixValue]] = []
@@ -149,8 +149,8 @@ class EarlierReads:
     def add(self, kernel: Kernel) -> None:
         """Add the next kernel.
 
-        Raises: UnsupportedError if the kernel would overwrite an input before an earlier kernel has
-        read it.  This happens if the new kernel runs in an earlier phase, or in the same phase on
+        Raises: UnsupportedError if the kernel may overwrite an input before an earlier kernel reads
+        it.  This is possible if the new kernel runs in an earlier phase, or in the same phase on
         other rows, because some rows run through all kernels before other rows.
         """
         order = PHASES.index(kernel.called_in)
@@ -160,12 +160,12 @@ class EarlierReads:
                     before = PHASES.index(reader.called_in)
                     ends = [(v.address, v.rows, v.columns) for v in (read, written)]
                     if order < before or (order == before and ends[0] != ends[1]):
-                        raise UnsupportedError(f"{kernel.text}, where {reader.text} reads")
+                        raise UnsupportedError(f"{kernel.text}: overwrites input of {reader.text}")
         self._reads += [(kernel, value) for value in kernel.reads if not value.written]
 
 
 def _needed(kernels: Sequence[Kernel]) -> list[Kernel]:
-    """Return the kernels with final results, or with results that other kernels read."""
+    """Return the kernels with results that the caller or other kernels read."""
     needed, read = list[Kernel](), set[MatrixValue]()
     for kernel in reversed(kernels):
         ends = isinstance(kernel, LossRows) or not kernel.writes
@@ -176,7 +176,7 @@ def _needed(kernels: Sequence[Kernel]) -> list[Kernel]:
 
 
 def _draws(kernels: list[Kernel]) -> Iterator[Draw]:
-    """Yield the draws of dropout; no other program can read their masks."""
+    """Yield the kernels that draw dropout masks; masks stay within the program."""
     reads = [value for kernel in kernels for value in kernel.reads]
     has_loss = any(isinstance(kernel, LossRows) for kernel in kernels)
     for kernel in kernels:
@@ -187,23 +187,23 @@ def _draws(kernels: list[Kernel]) -> Iterator[Draw]:
 
 
 def need_backward(draw: Draw, reads: Sequence[MatrixValue], *, has_loss: bool) -> None:
-    """Raise UnsupportedError if the backward of a dropout reads the mask in another program."""
+    """Raise UnsupportedError if backward of a dropout is in another program than the mask."""
     if not has_loss and reads.count(draw.out) < len(("forward", "backward")):
-        raise UnsupportedError("dropout without its backward")
+        raise UnsupportedError("dropout: its backward is in another program")
 
 
 def _any_length(kernels: list[Kernel], lanes: int) -> list[MatrixValue]:
-    """Return the written values that no kernel reads or writes by whole vectors."""
+    """Return the written values that no kernel reads or writes in whole vectors."""
     written = [v for kernel in kernels if not kernel.whole_vectors for v in kernel.writes]
     vectors = {v for kernel in kernels for v in kernel.read_by_vectors(lanes)}
     return [v for v in written if v not in vectors]
 
 
 def fuse(kernels: list[Kernel]) -> list[Kernel]:
-    """Fuse maps into products, in order.
+    """Fuse element-wise kernels (`Map`) into products, in order.
 
-    A map of rows is fused into the last kernel that computes an operand of the map, if this kernel
-    is a product.  Neither this kernel nor a later one may read memory that the map overwrites.
+    A map is fused into the last kernel that computes an operand of the map, if this is a product,
+    and if neither this kernel nor a later kernel reads memory that the map overwrites.
     """
     fused: list[Kernel] = []
     for kernel in kernels:
@@ -229,7 +229,7 @@ def _overwrites(kernel: Kernel, other: Kernel) -> bool:
 
 
 def mark_stored(kernels: list[Kernel]) -> None:
-    """Set `stored`: values that only their own kernel reads stay in registers."""
+    """Set `stored` of all values; values that only their own kernel reads stay in registers."""
     readers: dict[MatrixValue, set[int]] = {}
     for i, kernel in enumerate(kernels):
         for value in kernel.reads:

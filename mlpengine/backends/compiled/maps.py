@@ -1,4 +1,4 @@
-"""Element-wise rules as C."""
+"""Element-wise ops as C."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from mlpengine.ops.op import Direction, GradOp
 
 @dataclass(eq=False, repr=False)
 class Map(Kernel):
-    """An element-wise rule; `names` has values of one shape, or vectors for all rows, by name."""
+    """An element-wise op; variables of `rule` are values of one shape, or vectors for all rows."""
 
     rule: VectorRule
     op: GradOp
@@ -64,7 +64,7 @@ class Map(Kernel):
 
     @classmethod
     def of(cls, op: GradOp, operands: Sequence[MatrixValue], out: MatrixValue) -> "Map":
-        """Return the map of an element-wise op on values of one shape, or on vectors."""
+        """Return the map out = op(*operands)."""
         rule = find_rule(op, "forward")
         assert rule is not None
         names = {**dict(zip(op.signature.operands, operands, strict=True)), "y": out}
@@ -83,7 +83,7 @@ class Map(Kernel):
     ) -> Sequence[Statement]:
         """Return the statements for one vector; `known` maps values in registers to their names.
 
-        `lanes` is the number of entries of the vector if rows may end within a vector.
+        `lanes` is the number of entries in the vector if rows may end within a vector.
         """
         lines: list[Statement] = []
         for value in self.reads:
@@ -123,20 +123,20 @@ def _spread(
     values: Values,
     kernels: list[Kernel],
 ) -> MatrixValue:
-    """Return an operand of shape `given` in the `shape` of a result, or as a vector for all rows.
+    """Return an operand of shape `given`, broadcast to `shape` or to a vector for all rows.
 
-    If the operand must be repeated, the kernel that does so is added to `kernels`.
+    If entries must be repeated, a kernel is added to `kernels`.
     Raises: UnsupportedError if rows of the batch would be combined with other rows.
     """
     if given == shape or (value.rows == 1 and (value.columns,) == shape[-1:]):
         return value
     lead = len(shape) - len(given)
     if any(n not in (1, m) for n, m in zip(given, shape[lead:], strict=True)):
-        raise UnsupportedError(f"{value!r} along the rows of the batch")
+        raise UnsupportedError(f"{value!r}: cannot be broadcast along the rows of the batch")
     if value.kind == "rows" and lead:
-        raise UnsupportedError(f"{value!r} along the columns of {shape}")
+        raise UnsupportedError(f"{value!r}: cannot be broadcast to {shape}")
     alike = value.rows == value.columns == 1 and value.kind != "rows"
-    if alike:  # a number becomes a vector for all rows
+    if alike:  # a single number becomes a vector for all rows
         given, shape = (1,), shape[-1:]
     spread = values.make(shape, value, "spread_")
     kernels.append(Move.spread(value, given, spread, values.count(spread)))

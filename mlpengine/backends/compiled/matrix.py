@@ -1,4 +1,4 @@
-"""A matrix product as data."""
+"""The description of a matrix product."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -12,7 +12,7 @@ Form = Literal["forward", "input_gradient", "weight_gradient"]
 
 @dataclass(eq=False, repr=False)
 class MatrixProduct:
-    """A matrix product c = a b, and an epilogue: the maps that are applied to c before storing.
+    """A matrix product c = a b, and an epilogue: element-wise ops on c before it is stored.
 
     `form` is ``forward`` (y = x w^T + bias), ``input_gradient`` (dx = dy w) or ``weight_gradient``
     (dw = dy^T x).
@@ -46,7 +46,7 @@ class MatrixProduct:
 
     @property
     def depth(self) -> int:
-        """Terms of each sum."""
+        """Number of terms in each sum."""
         return self.a.rows if self.sums_rows else self.a.columns
 
     @property
@@ -57,7 +57,7 @@ class MatrixProduct:
         return [*dict.fromkeys(written + read)]
 
     def fuse(self, step: Map) -> None:
-        """Add a map to the epilogue."""
+        """Add an element-wise op to the epilogue."""
         self.epilogue.append(step)
         self.reads += [v for v in step.reads if v not in self.writes]
         self.writes += step.writes

@@ -1,4 +1,4 @@
-"""Copies without arithmetic: reshapes, slices, joined parts, permuted and repeated axes, zeros."""
+"""Copies: reshape, slice, concatenation, transpose, broadcast, and zeros."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -26,10 +26,10 @@ from mlpengine.formula import constant
 
 
 class Entries(NamedTuple):
-    """A copy of entries of each row in a loop over `axes`, times `factor`; zeros without `source`.
+    """A copy of entries of each row, over `axes`, times `factor`; zeros if `source` is None.
 
-    `starts` has the position of the first entry, and `pitches` the distance between rows: in the
-    target, then in the source.  With `adds`, the entries are added to the target.
+    `starts` are the positions of the first entry, and `pitches` the distances between rows, in the
+    target and in the source.  If `adds` is True, the entries are added to the target.
     """
 
     source: MatrixValue | None
@@ -42,7 +42,7 @@ class Entries(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class Move(Kernel):
-    """Copies of parts of arrays, row by row for `count` rows of the batch."""
+    """Copies `parts` into `out`, row by row for `count` rows of the batch."""
 
     out: MatrixValue
     parts: Sequence[Entries]
@@ -58,7 +58,7 @@ class Move(Kernel):
 
     @classmethod
     def lower(cls, instruction: InstructionLike, values: Values) -> Sequence[Kernel] | None:
-        """Return the moves of an instruction, or None if its NumPy rule does more than copy."""
+        """Return the moves of an instruction, or None if its NumPy calls do more than copy."""
         op, calls = instruction.op, getattr(instruction, "calls", ())
         if not calls:
             return [] if op is not None and op.view else None
@@ -86,7 +86,7 @@ class Move(Kernel):
         cls, source: MatrixValue, shape: Sequence[int], out: MatrixValue, count: int,
         factor: float = 1.0,
     ) -> "Move":  # fmt: skip
-        """Return the move that fills `out` with `source`, repeated along axes of length 1."""
+        """Return the move that broadcasts `source`, in the shape `shape`, to `out`."""
         lead = out.array.ndim - len(shape)
         strides = [0 if n == 1 else s for n, s in zip(shape, contiguous(shape), strict=True)]
         ends = contiguous(out.array.shape), (*(0,) * lead, *strides)
@@ -99,7 +99,7 @@ class Move(Kernel):
 
     @classmethod
     def reshaped(cls, source: MatrixValue, out: MatrixValue, count: int) -> "Move":
-        """Return the move that writes `source` in the shape of `out`."""
+        """Return the move that copies `source` to `out`, which has another shape."""
         axes = [LoopAxis(source.array.size, (1, 1))]
         part = _by_rows(source, axes, (0, 0), out, count)
         return cls(out, [part], f"{out.name} = {source.name} in another shape", count)
@@ -147,7 +147,7 @@ def _arrays(given: Sequence[Any]) -> Iterator[Array]:
 
 
 def _copied(call: Any) -> tuple[Array, Array | None] | None:
-    """Return target and source of a copy, or None for another call; zeros have source None."""
+    """Return (target, source) of a copy, (target, None) of zeros, or None for another call."""
     if not isinstance(call, partial) or call.keywords:
         return None
     if call.func is np.copyto:
@@ -173,13 +173,13 @@ def _part(
     *,
     scalar: bool,
 ) -> Entries:
-    """Return the entries that a copy of arrays moves in each row; for `scalar` see `Batch`."""
+    """Return the copy of array `source` to `to`, a part of `out`; for `scalar` see `Batch`."""
     given: list[tuple[Array, MatrixValue]] = [(to, out)]
     value = None
     if source is not None:
         plain = source.dtype == to.dtype and to.dtype.kind == "f"
         if not plain and not (scalar and source.dtype.kind == "i"):
-            raise UnsupportedError(f"{source.dtype} as {to.dtype}")
+            raise UnsupportedError(f"conversion of {source.dtype} to {to.dtype}")
         value = next(v for v in read if _lies_in(source, v.array))
         given.append((np.broadcast_to(source, to.shape), value))
     strides = [tuple(n // array.itemsize for n in array.strides) for array, _ in given]
@@ -196,7 +196,7 @@ def _by_rows(
     count: int,
     factor: float = 1.0,
 ) -> Entries:
-    """Return the entries that a copy moves in each of `count` rows along the first axis."""
+    """Return the copy over `axes`, divided into `count` rows along the first axis."""
     if count == 1:
         return Entries(source, axes, starts, (0,) * len(starts), factor)
     rows = [out.array.size // count]
@@ -209,6 +209,6 @@ def _by_rows(
         : 2 if source and source.kind == "rows" else 1
     ]
     if left or any(pitch != length or start >= length for pitch, start, length in ends):
-        raise UnsupportedError(f"{out!r}, in other rows than the batch's")
+        raise UnsupportedError(f"{out!r}: its rows are not the rows of the batch")
     axes = [LoopAxis(times, first.strides), *others]
     return Entries(source, axes, starts, pitches, factor)

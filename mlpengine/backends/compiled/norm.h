@@ -1,5 +1,5 @@
-/* The global norm of the gradients.  Squares are summed in the type of the gradients within a chunk of
-   CHUNK entries, and added in double.  Defined before this: the macros of step.h for an update. */
+/* The global norm of the gradients.  Squares are summed in chunks of CHUNK entries: in the type of the
+   gradients within a chunk, then in double.  The macros of step.h for an update must be defined. */
 
 INLINE double chunk_squares(const real *x, int64_t n) {
   vec part[4] = {{0}, {0}, {0}, {0}};
@@ -13,7 +13,7 @@ INLINE double chunk_squares(const real *x, int64_t n) {
   return total;
 }
 
-/* The norm in double with entries scaled by the largest, for squares that overflow or underflow. */
+/* The norm in double; entries are divided by the largest, so that no square over- or underflows. */
 static double careful_norm(const real *x, int64_t n) {
   double largest = 0, total = 0;
   for (int64_t i = 0; i < n; i++) {
@@ -26,7 +26,7 @@ static double careful_norm(const real *x, int64_t n) {
   return largest * sqrt(total);
 }
 
-/* The norm from the sums of the chunks.  Squares may have underflowed in a sum below `limit`. */
+/* The norm from the sums of the chunks.  In a sum below `limit`, squares may have underflowed. */
 static double norm_of(const real *x, int64_t n, const double *sums, double limit,
                       const struct part part) {
   double total = 0, smallest = INFINITY;
@@ -40,7 +40,7 @@ static double norm_of(const real *x, int64_t n, const double *sums, double limit
   return norm;
 }
 
-/* The norm of the gradients; all threads take part. */
+/* The norm of the gradients; all threads must call this function. */
 static double gradient_norm(struct call *call, const struct part part) {
   void *const *table = call->table;
   char *const workspace = call->workspace;

@@ -1,4 +1,4 @@
-"""Samples of the standard normal distribution, row by row."""
+"""Standard normal samples, row by row."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from mlpengine.ops.philox import padded_columns
 
 @dataclass(eq=False, repr=False)
 class NormalRows(Kernel):
-    """The standard normal numbers of a `Normal` in training, else zeros."""
+    """Draws standard normal numbers z (for a `Normal` op) in training; in predictions, zeros."""
 
     op: Normal
     out: MatrixValue

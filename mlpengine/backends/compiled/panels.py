@@ -1,4 +1,4 @@
-"""Panels: packed copies of b, two vectors wide, that tiles read sequentially."""
+"""Packing of b: panels are copies of b, two vectors wide, that tiles read sequentially."""
 
 from collections.abc import Sequence
 
@@ -9,14 +9,14 @@ from mlpengine.backends.compiled.tiling import Tiling
 from mlpengine.backends.values import is_short
 
 FEW_ENTRIES = 4096
-"""Maximum entries of a transposed matrix for which packing is compiled with constant sizes.
+"""Maximum entries of a transposed matrix for which the packing code has constant sizes.
 
 Compared with variable sizes, a step of 4-32-32-1 on 32 rows takes 4 % less time, and compiling
 takes 0.04 s longer (two-core Intel Xeon, November 2026)."""
 
 
 def panel_count(product: MatrixProduct, layout: Layout) -> int:
-    """Return the number of entries in the panels of b, and in a bias vector if rows are short."""
+    """Return the number of entries in all panels of b; for short rows, including the bias."""
     vectors = -(-product.columns // layout.lanes)
     return vectors * layout.lanes * (product.depth + is_short(product.columns, layout.lanes))
 
@@ -24,10 +24,10 @@ def panel_count(product: MatrixProduct, layout: Layout) -> int:
 def packing(
     product: MatrixProduct, name: str, layout: Layout, tiling: Tiling
 ) -> Sequence[Statement]:
-    """Return the loop that fills panels `first` to `last` of b.
+    """Return the loop that fills the panels `first` to `last` of b.
 
-    If rows of a tile are joined, each row of the panel is repeated until it fills a vector, and the
-    bias follows as a further row.
+    If rows of a tile are joined (`Tiling.joined`), each row of the panel is repeated until it fills
+    a vector, and the bias follows as a further row.
     """
     transposed = tiling.packing == "transposed"
     pack = "pack_transposed" if transposed else "pack_panel"
@@ -36,7 +36,7 @@ def packing(
     vectors = -(-product.columns // layout.lanes)
     matrix = f"{product.b.name}, {layout.stride(product.b)}, {product.depth}, {product.columns}"
     full, thin = (f"{pack}(panel, {matrix}, j, {width});" for width in ("WIDE * LANES", "LANES"))
-    # a panel is two vectors wide; the last one is one vector wide if the number of vectors is odd
+    # if the number of vectors is odd, the last panel is one vector wide
     fill: Statement = full if vectors % 2 == 0 else If(f"p < {vectors // 2}", [full], [thin])
     body: list[Statement] = [
         "const int64_t j = p * WIDE * LANES;",
@@ -54,7 +54,7 @@ def packing(
 
 
 def row_packing(product: MatrixProduct, name: str, layout: Layout) -> Sequence[Statement]:
-    """Return the calls that fill rows `first` to `last` of all panels; threads divide the rows."""
+    """Return the calls that fill the rows `first` to `last` of all panels."""
     b, ld = product.b.name, layout.stride(product.b)
     vectors, lanes = -(-product.columns // layout.lanes), layout.lanes
     return [
@@ -68,7 +68,7 @@ def row_packing(product: MatrixProduct, name: str, layout: Layout) -> Sequence[S
 def pack_panel(
     product: MatrixProduct, tiling: Tiling, layout: Layout, wide: int, panel: str
 ) -> str:
-    """Return the statement that packs terms k0 to k1 of the panel that begins at column j."""
+    """Return the statement that packs rows k0 to k1 of the panel that begins at column j of b."""
     b, ld = product.b.name, layout.stride(product.b)
     size = f"{ld}, k1 - k0, {product.columns}, j, {wide} * LANES"
     if tiling.packing == "transposed":

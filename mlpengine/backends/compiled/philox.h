@@ -1,5 +1,5 @@
-/* Random bytes of the counter-based generator Philox4x32-10, equal to the bytes of ops/philox.py.  A
-   64-bit lane holds a 32-bit word of a block in its lower half. */
+/* Random bytes of the counter-based generator Philox4x32-10, the same bytes as in ops/philox.py.  The
+   lower half of each 64-bit lane holds a 32-bit word of a block. */
 
 typedef uint64_t words __attribute__((vector_size(BYTES)));
 typedef uint8_t byte_lanes __attribute__((vector_size(BYTES / sizeof(real)), aligned(1)));
@@ -27,7 +27,7 @@ INLINE words multiply_halves(words a, words b) {
 INLINE words multiply_halves(words a, words b) { return (a & 0xffffffff) * (b & 0xffffffff); }
 #endif
 
-/* Draw the bytes first to last of a stream into `out`; `state` is seed and step. */
+/* Write the bytes first to last of a stream to `out`; `state` holds seed and step. */
 SHARED void draw_bytes(uint8_t *restrict out, const int64_t *restrict state, const uint64_t stream,
                        const int64_t first, const int64_t last) {
   if (first >= last) return; /* a thread without rows, in a short batch */
@@ -64,7 +64,7 @@ SHARED void draw_bytes(uint8_t *restrict out, const int64_t *restrict state, con
   }
 }
 
-/* The mask of a vector of entries: `scale` where the byte is not below `limit`, else 0. */
+/* The mask for a vector of entries: `scale` if the entry's byte is at least `limit`, else 0. */
 #if defined(WITH_MASKS) && defined(REAL_IS_FLOAT) && defined(__AVX512BW__) && \
     defined(__AVX512VL__) && !defined(__clang__)
 INLINE vec load_mask(const uint8_t *p, const bits limit, const real scale) {
@@ -75,8 +75,8 @@ INLINE vec load_mask(const uint8_t *p, const bits limit, const real scale) {
   return __builtin_ia32_blendmps_512_mask((vec){0}, splat(scale), kept);
 }
 #else
-/* The bytes for a vector of entries, as integers.  Eight bytes are loaded at once, because a load of
-   more bytes would wait for the several stores that have written them. */
+/* The bytes for a vector of entries, as integers.  Only eight bytes are loaded: a load of bytes from
+   several recent stores would wait for these stores. */
 #if !defined(__clang__) && \
     (defined(REAL_IS_FLOAT) ? defined(__AVX2__) && BYTES == 32 : defined(WITH_MASKS))
 INLINE ivec widen(const uint8_t *p) {

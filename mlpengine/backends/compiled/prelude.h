@@ -1,11 +1,11 @@
-/* Types and moves of one vector.  The generated code defines, before this:
+/* Types and basic operations of vectors.  The generated code defines before:
      real    float or double
      BYTES   bytes of a vector register of the target: 16, 32 or 64  */
 #include <stdint.h>
 #include <string.h>
 
-/* The functions of <math.h> that programs call.  To read <math.h>, the compiler would take 14 ms of
-   about 250 ms for a program. */
+/* The functions of <math.h> that programs call.  <math.h> is not included, because the compiler would
+   take 14 ms to read it; a whole program takes about 250 ms. */
 double cos(double), exp(double), expm1(double), fabs(double), log(double), log1p(double);
 double log2(double), pow(double, double), sin(double), sqrt(double), tanh(double);
 float cosf(float), log1pf(float), log2f(float), powf(float, float), sinf(float), sqrtf(float);
@@ -16,8 +16,8 @@ float cosf(float), log1pf(float), log2f(float), powf(float, float), sinf(float),
 #define LANES ((int64_t)(BYTES / sizeof(real)))
 #define INLINE static inline __attribute__((always_inline, unused))
 
-/* A program may be compiled as two units in parallel, with UNIT 0 and UNIT 1.  ACROSS marks functions
-   that the other unit calls.  Without UNIT, a single unit has all functions. */
+/* A program may be compiled in parallel as two translation units, with UNIT 0 and UNIT 1.  ACROSS marks
+   functions that the other unit calls.  If UNIT is not defined, one unit has all functions. */
 #ifdef UNIT
 #define IN_UNIT(number) (UNIT == (number))
 #define ACROSS __attribute__((visibility("hidden")))
@@ -26,9 +26,9 @@ float cosf(float), log1pf(float), log2f(float), powf(float, float), sinf(float),
 #define ACROSS static
 #endif
 
-#define SHARED __attribute__((noinline, unused)) static /* one instance compiles faster */
-/* Without this, GCC 12 drops calls of a function that writes only through its own restrict pointers,
-   as if the function had no effects. */
+#define SHARED __attribute__((noinline, unused)) static /* compiles faster than inlining */
+/* A statement in every function: GCC 12 would drop calls of a function that writes only through its
+   own restrict pointers, as if the function had no effects. */
 #define HAS_EFFECTS __asm__ volatile("" ::: "memory")
 #define UNROLL _Pragma("GCC unroll 16")
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
@@ -93,7 +93,7 @@ INLINE vec load_some(const real *p, const int64_t n) {
 INLINE void store_some(real *p, vec v, const int64_t n) { memcpy(p, &v, (size_t)n * sizeof(real)); }
 #endif
 
-/* Load or store the first n lanes, for a constant n up to LANES. */
+/* Load or store the first n lanes, for a compile-time constant n up to LANES. */
 INLINE vec load_first(const real *p, const int64_t n) {
   return n == LANES ? load(p) : load_some(p, n);
 }
@@ -112,12 +112,11 @@ INLINE void store_every(real *p, vec v, const int64_t n, const int64_t stride) {
   UNROLL for (int64_t i = 0; i < n; i++) p[i * stride] = v[i];
 }
 
-/* A vector with x in all lanes.  For x + {0}, the compiler would emit an addition, because -0 + 0
-   is 0. */
+/* A vector with x in all lanes.  x - 0 costs no instruction.  x + 0 costs one, to turn -0 into 0. */
 INLINE vec splat(real x) { return x - (vec){0}; }
 
-/* vselect: a where `mask` is set, else b.  vmax and vmin: the larger and the smaller of a and b; a NaN
-   in `a` stays NaN.  Compilers do not find the instructions for these by themselves. */
+/* vselect: a where `mask` is set, else b.  vmax and vmin: maximum and minimum; a NaN in `a` stays NaN.
+   Builtins are used, because compilers do not choose the instructions for these by themselves. */
 #if defined(WITH_MASKS) && !defined(__clang__)
 INLINE vec vselect(ivec mask, vec a, vec b) {
   return PACKED(blendm, _512_mask)(b, a, LANE_BITS(mask));
@@ -147,8 +146,8 @@ INLINE int64_t any_lane(ivec mask) {
 #endif
 }
 
-/* a b + c, rounded once if the target has an instruction for it, else twice.  All sums of products and
-   all series use this function, because the compiler may not fuse operations by itself. */
+/* a b + c, rounded once if the target has an instruction for it, otherwise twice.  All sums of products
+   and all polynomials use this function, because the compiler must not fuse operations by itself. */
 INLINE vec multiply_add(vec a, vec b, vec c) {
 #if defined(__clang__)
 #pragma clang fp contract(on)
@@ -176,7 +175,7 @@ INLINE vec horner(const vec x, const real *of_powers, const int64_t n) {
   return p;
 }
 
-/* 1 / x for normal x, to at least 11 bits: the start value of a division by Newton's method. */
+/* 1 / x for normal x, correct to at least 11 bits: the start value of a Newton iteration. */
 #if defined(WITH_MASKS) && defined(REAL_IS_FLOAT)
 INLINE vec inverse_roughly(vec x) {
   return __builtin_ia32_rcp14ps512_mask(x, (vec){0}, (uint16_t)-1);
@@ -185,7 +184,7 @@ INLINE vec inverse_roughly(vec x) {
 INLINE vec inverse_roughly(vec x) { return splat(1) / x; }
 #endif
 
-/* a / b for b from 1 to 1e30, to one unit in the last place. */
+/* a / b for b from 1 to 1e30; the error is at most one unit in the last place. */
 INLINE vec quotient(vec a, vec b) {
 #if defined(WITH_MASKS) && defined(REAL_IS_FLOAT)
   vec inverse = inverse_roughly(b), y = a * inverse;
@@ -195,7 +194,7 @@ INLINE vec quotient(vec a, vec b) {
 #endif
 }
 
-/* Reductions over the lanes: the halves of the vector are combined until one lane is left. */
+/* Sum and maximum over the lanes: the halves of the vector are combined until one lane is left. */
 typedef real quad __attribute__((vector_size(16)));
 typedef bits iquad __attribute__((vector_size(16)));
 #define QUADS (BYTES / 16)
@@ -220,7 +219,7 @@ INLINE real max_lanes(vec v) {
   return part[0][0];
 }
 
-/* Let denormal numbers count as zero in this thread, until restore_denormals. */
+/* Treat denormal numbers as zero in this thread, until restore_denormals. */
 INLINE uint64_t flush_denormals(void) {
 #if defined(__SSE2__)
   unsigned int old = __builtin_ia32_stmxcsr();

@@ -1,4 +1,4 @@
-"""Statements as C, on vectors for compiled programs and on single numbers for exports."""
+"""Printing of statements as C: vector C for compiled programs, scalar C for exports."""
 
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
@@ -25,7 +25,7 @@ from mlpengine.formula import C_MASKS, Expr, c_expression
 
 
 class CTarget(NamedTuple):
-    """C types of numbers and loop counters; constants are rounded to `itemsize` bytes."""
+    """A kind of C: types of numbers and loop counters, and bytes of a constant."""
 
     number: Literal["vec", "real"]
     counter: str
@@ -37,11 +37,11 @@ class CTarget(NamedTuple):
 
 
 SCALAR_C = CTarget("real", "size_t", 8)
-"""C on single numbers; constants have all digits of a double, and the type ``real`` rounds them."""
+"""Scalar C; constants have all digits of a double, and conversion to ``real`` rounds them."""
 
 
 def vector_c(itemsize: int) -> CTarget:
-    """Return the target for C on vectors; a number has `itemsize` bytes."""
+    """Return the target for vector C; a number has `itemsize` bytes."""
     return CTarget("vec", "int64_t", itemsize)
 
 
@@ -56,7 +56,7 @@ def print_function(function: CFunction, declarations: Iterable[str], target: CTa
 
 
 def print_head(function: CFunction) -> str:
-    """Return the start of a function's declaration."""
+    """Return a function's declaration, without the semicolon."""
     return f"{function.qualifiers} void {function.name}({_parameters(function)})"
 
 
@@ -67,7 +67,7 @@ def _parameters(function: CFunction) -> str:
 
 
 def parameter_names(function: CFunction) -> Iterator[str]:
-    """Yield the names of the parameters, beginning with `MEMORY_PARAMETERS`."""
+    """Yield the names of a function's parameters, including `MEMORY_PARAMETERS`."""
     for parameter in _parameters(function).split(","):
         yield parameter.split()[-1].partition("[")[0].lstrip("*")
 
@@ -75,7 +75,7 @@ def parameter_names(function: CFunction) -> Iterator[str]:
 def print_statements(
     statements: Iterable[Statement], target: CTarget, indent: str = ""
 ) -> Iterator[str]:
-    """Yield the lines of C."""
+    """Yield the statements as lines of C."""
     for statement in statements:
         yield from _lines(statement, target, indent)
 

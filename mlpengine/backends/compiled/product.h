@@ -1,14 +1,14 @@
-/* Helpers of matrix products: panels, tile heights, padded copies, column sums. */
+/* Functions of matrix products: packing, tiles, padded copies, column sums. */
 
 #define WIDE 2 /* vectors in a row of a panel */
 
-/* The height of the next tile if `left` rows remain: `full` if full tiles cover the rows, else one row
-   less, so that low tiles at the end are rare. */
+/* The height of the next tile if `left` rows remain: `full` if tiles of `full` rows cover these rows
+   exactly, otherwise one row less.  So tiles of a few rows at the end are rare. */
 INLINE int64_t tile_height(const int64_t left, const int64_t full) {
   return left % full == 0 ? full : left < full ? left : full - 1;
 }
 
-/* Pack a panel: `width` columns of a matrix from column j on, row after row, padded with zeros. */
+/* Pack a panel: copy `width` columns of b from column j, row after row, padded with zeros. */
 SHARED void pack_panel(real *restrict panel, const real *restrict b, const int64_t ld,
                        const int64_t depth, const int64_t columns, int64_t j, const int64_t width) {
   const int64_t whole = j + width <= columns;
@@ -21,20 +21,20 @@ SHARED void pack_panel(real *restrict panel, const real *restrict b, const int64
     }
 }
 
-/* Pack a panel of a matrix that is stored transposed: `w` has a row for each column.  If there are
-   fewer columns than lanes, the columns are repeated to fill the vector. */
+/* Pack a panel of the transpose of `w`: a row of `w` becomes a column.  If there are fewer columns than
+   lanes, the columns are repeated to fill the vector. */
 INLINE void pack_transposed_inline(real *restrict panel, const real *restrict w, const int64_t ld,
                                    const int64_t depth, const int64_t columns, int64_t j,
                                    const int64_t width) {
   const int64_t repeats = columns < LANES && width == LANES;
 #if defined(TRANSPOSE_BY_SIXTEEN)
   for (int64_t k = 0; k < depth; k += 16)
-    for (int64_t v = 0; v < width; v += 16) { /* all rows of w, then the next 16 terms */
+    for (int64_t v = 0; v < width; v += 16) { /* 16 columns of w at a time, for all its rows */
       vec r[16], block[16];
       const real *from = w + (j + v) * ld + k;
       const int64_t rows = columns - j - v, n = MIN(16, depth - k);
       int64_t next = ld;
-      if (rows < 16 || n < 16) { /* at an edge: fill the block with zeros */
+      if (rows < 16 || n < 16) { /* at an edge of w: pad the block with zeros */
         for (int64_t i = 0; i < 16; i++) {
           const int64_t row = repeats ? i % columns : i;
           block[i] = load_some(from + row * ld, row < rows ? n : 0);
@@ -50,7 +50,7 @@ INLINE void pack_transposed_inline(real *restrict panel, const real *restrict w,
   static const real zeros[BLOCK];
   real ends[BLOCK][BLOCK] = {{0}};
   int64_t k = 0;
-  if (j < 0) __builtin_unreachable(); /* else GCC warns about negative columns */
+  if (j < 0) __builtin_unreachable(); /* avoids a warning of GCC about negative columns */
   if (j + width <= columns) /* whole blocks, most of them */
     for (; k + BLOCK <= depth; k += BLOCK)
       for (int64_t v = 0; v < width; v += BLOCK) {
@@ -89,7 +89,7 @@ SHARED void pack_transposed(real *restrict panel, const real *restrict w, const 
   pack_transposed_inline(panel, w, ld, depth, columns, j, width);
 }
 
-/* Fill each of `rows` vectors with copies of its first `columns` entries, a divisor of LANES. */
+/* Fill each of `rows` vectors with copies of its first `columns` entries; `columns` divides LANES. */
 SHARED void repeat_columns(real *restrict panel, const int64_t rows, const int64_t columns) {
   for (int64_t k = 0; k < rows; k++) {
     const vec first = load_some(panel + k * LANES, columns);
@@ -98,9 +98,9 @@ SHARED void repeat_columns(real *restrict panel, const int64_t rows, const int64
   }
 }
 
-/* Pack `rows` rows of `terms` entries for a tile, so that the entries of a term are contiguous.  In
-   `a`, rows are a_row apart and terms a_term.  A stored vector may reach into the entries of the next
-   term, which are stored later, but not beyond the tile. */
+/* Pack `rows` rows of `terms` entries of `a` for a tile, so that the entries of a term are contiguous.
+   In `a`, rows are a_row entries apart, and terms a_term entries.  A store of a whole vector may also
+   overwrite the start of the next term, which is packed later.  No store reaches beyond the tile. */
 SHARED void pack_tile(real *restrict tile, const real *restrict a, const int64_t a_row,
                       const int64_t a_term, const int64_t rows, const int64_t terms) {
   int64_t k = 0;
@@ -123,15 +123,15 @@ SHARED void pack_tile(real *restrict tile, const real *restrict a, const int64_t
     for (int64_t i = 0; i < rows; i++) tile[k * rows + i] = a[i * a_row + k * a_term];
 }
 
-/* Copy the rows first to last between matrices with different distances of rows. */
+/* Copy the rows first to last between matrices; rows are to_ld and from_ld entries apart. */
 INLINE void copy_rows(real *restrict to, const int64_t to_ld, const real *restrict from,
                       const int64_t from_ld, const int64_t columns, int64_t first, int64_t last) {
   for (int64_t i = first; i < last; i++)
     memcpy(to + i * to_ld, from + i * from_ld, (size_t)columns * sizeof(real));
 }
 
-/* Sum n columns of x, at most one vector, over the rows begin to end; add the result to `sums`
-   unless begin is 0. */
+/* Sum n columns of x (n <= LANES) over the rows begin to end.  If begin is 0, overwrite `sums`,
+   otherwise add to `sums`. */
 INLINE void sum_vector(real *restrict sums, const real *restrict x, const int64_t ld,
                        const int64_t n, int64_t begin, int64_t end) {
   vec part[4] = {{0}, {0}, {0}, {0}};
@@ -144,7 +144,7 @@ INLINE void sum_vector(real *restrict sums, const real *restrict x, const int64_
   store_first(sums, total, n);
 }
 
-/* Sum the columns in the vectors first to last, as sum_vector does. */
+/* sum_vector for the vectors first to last of the columns. */
 SHARED void sum_columns(real *restrict sums, const real *restrict x, const int64_t ld,
                         const int64_t columns, int64_t first, int64_t last, int64_t begin,
                         int64_t end) {
@@ -152,11 +152,11 @@ SHARED void sum_columns(real *restrict sums, const real *restrict x, const int64
     sum_vector(sums + j * LANES, x + j * LANES, ld, MIN(LANES, columns - j * LANES), begin, end);
 }
 
-/* Number of terms by which high tiles prefetch b, because panels are in the second-level cache. */
+/* Tiles of more than 8 rows prefetch b this many terms ahead, from the second-level cache. */
 #define PREFETCH_TERMS 12
 
-/* Add `terms` products to each sum of a tile.  In `a`, rows are a_row apart and terms a_term.  In `b`,
-   terms are b_term apart, and the vectors of a term are contiguous; the last has `lanes` entries. */
+/* Add `terms` products to each sum of a tile.  a_row, a_term and b_term are distances in memory of rows
+   of `a`, terms of `a`, terms of `b`.  The last vector of a term of `b` has `lanes` entries. */
 INLINE void add_products(vec sum[TILE_ROWS][WIDE], const int rows, const int wide,
                          const int64_t terms, const real *restrict a, const int64_t a_row,
                          const int64_t a_term, const real *restrict b, const int64_t b_term,
@@ -175,8 +175,8 @@ INLINE void add_products(vec sum[TILE_ROWS][WIDE], const int rows, const int wid
   }
 }
 
-/* Set the first vector of sums of each row of `a` to the dot products with `columns` rows of `b`, at
-   most LANES.  Rows have `terms` entries and are a_row and b_row apart. */
+/* Set sum[r][0] to the dot products of row r of `a` with `columns` rows of `b` (columns <= LANES).
+   Rows have `terms` entries, and are a_row and b_row entries apart. */
 INLINE void dot_products(vec sum[TILE_ROWS][WIDE], const int rows, const int64_t columns,
                          const int64_t terms, const real *restrict a, const int64_t a_row,
                          const real *restrict b, const int64_t b_row) {
@@ -200,8 +200,8 @@ INLINE void dot_products(vec sum[TILE_ROWS][WIDE], const int rows, const int64_t
   UNROLL for (int r = 0; r < rows; r++) sum[r][0] = sums_of_lanes(part[r], columns);
 }
 
-/* Join as many rows of a tile in one vector as fit.  Each row has `columns` entries, repeated to fill
-   a vector. */
+/* Join rows of a tile: each vector gets as many rows as fit.  A row has `columns` entries, repeated to
+   fill a vector. */
 INLINE void join_rows(vec sum[TILE_ROWS][WIDE], const int rows, const int columns) {
   const int each = (int)(LANES / columns);
   UNROLL for (int r = 0; r < rows; r++)

@@ -1,4 +1,4 @@
-"""Products: the op `Linear` and its gradients."""
+"""Matrix products: the ops `Linear` and `MatMul`, and their gradients."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -31,21 +31,21 @@ from mlpengine.ops import Linear, MatMul
 SMALL_PRODUCT = 4096
 """Minimum number of weights for which threads divide the columns of a product.
 
-If threads divide rows, each thread reads all weights.  For fewer weights, this takes less time than
-the barrier between a division by rows and a division by columns."""
+If threads divide rows, each thread reads all weights.  For few weights, this is faster than the
+barrier that must separate a product divided by columns from a product divided by rows."""
 
 MIN_CLAIMABLE = 8
-"""Minimum number of tiles or panels per thread for threads to claim them dynamically."""
+"""Threads claim tiles or panels one by one if there are at least this many per thread."""
 
 READ_ONCE = 8
-"""Maximum rows of a weight gradient that reads its operands too rarely for padding to pay."""
+"""A weight gradient with at most this many rows reads its operands too rarely to pad them."""
 
 MAX_THREADS_TO_PACK = 2
-"""Maximum number of threads that each pack all panels; more threads share one packed copy."""
+"""Up to this number of threads, each thread packs all panels; more threads share one copy."""
 
 
 class Product(MatrixProduct, Kernel):
-    """A matrix product, in tiles."""
+    """A matrix product, computed in tiles (see `tile_loops`)."""
 
     @classmethod
     def lower(cls, instruction: InstructionLike, values: Values) -> Sequence[Kernel] | None:
@@ -77,9 +77,9 @@ class Product(MatrixProduct, Kernel):
 
     @classmethod
     def of_matrices(cls, instruction: InstructionLike, values: Values) -> Sequence[Kernel]:
-        """Return the products for a rule of `MatMul` with a single matrix b.
+        """Return the products of a `MatMul` a b with a single matrix b, or of its gradients.
 
-        All axes of a but the last are rows.  The products have the forms of `Linear`.
+        All axes of a but the last together are rows.  The products have the forms of `Linear`.
         """
         if instruction.kind != "backward":
             (a, b), (out,) = values.read_each(instruction.reads), instruction.writes
@@ -99,27 +99,27 @@ class Product(MatrixProduct, Kernel):
             kernels.append(cls("forward", dy, b, c, None, f"{c.name} = {dy.name} {b.name}^T"))
         return kernels
 
-    def _is_turned(self, lanes: int) -> bool:
-        """Return whether c is narrow, so that the rows of its transpose fill vectors better."""
+    def _is_transposed(self, lanes: int) -> bool:
+        """Return whether the transpose of c is computed, because c is narrower than a vector."""
         return self.sums_rows and self.columns <= lanes and self.rows >= 2 * lanes
 
     def read_by_vectors(self, lanes: int) -> list[MatrixValue]:
         vectors = [v for m in self.epilogue for v in m.reads] + present(self.bias)
-        # A weight gradient reads the rows of this operand by whole vectors, often without packing.
-        # Padding the rows does not pay if the product reads them only once or twice.
+        # A weight gradient reads the rows of this operand in whole vectors, often without packing.
+        # If the product reads them only once or twice, copying them with padding does not pay.
         if self.sums_rows and self.rows > READ_ONCE:
-            vectors.append(self.a if self._is_turned(lanes) else self.b)
+            vectors.append(self.a if self._is_transposed(lanes) else self.b)
         return [value for value in vectors if not is_short(value.columns, lanes)]
 
     def emit(self, writer: Writer, name: str) -> None:
         layout, reduce = writer.layout, self.sums_rows
-        turned = self._turned(writer, name)
-        product = turned or self
+        transposed = self._transpose(writer, name)
+        product = transposed or self
         panels = -(-product.columns // (2 * layout.lanes))
         small = product.columns * product.depth < SMALL_PRODUCT
         by_columns = writer.by_columns and not (reduce or small or panels < writer.threads)
         # If threads divide columns, each thread packs and reads only its own panels.  If threads
-        # divide rows, all threads read all panels, and packing them once needs a barrier.
+        # divide rows, all threads read all panels.  Then one packed copy for all needs a barrier.
         each_packs = writer.threads <= MAX_THREADS_TO_PACK or by_columns
         often = (writer.chunk < writer.batch and not reduce) or not each_packs
         times = writer.times(product.a.rows)
@@ -142,7 +142,7 @@ class Product(MatrixProduct, Kernel):
         if tiling.packing == "none" or not tiling.ahead:
             buffers.append(product.b.name)
         claims: Literal["", "before", "within"] = ""
-        if writer.threads > 1 and turned is None:
+        if writer.threads > 1 and transposed is None:
             claims = _claims(product, tiling, depth, panels if by_columns else 0, writer.threads)
         claimed, number = claims == "within", len(writer.claimable)
         if tiling.pack_rows:
@@ -166,12 +166,12 @@ class Product(MatrixProduct, Kernel):
             by_columns=by_columns,
             claimed=claimed,
         )
-        if turned is not None:
-            ld = layout.stride(turned.c)
+        if transposed is not None:
+            ld = layout.stride(transposed.c)
             place = f"{self.c.name}[j * {layout.stride(self.c)} + i]"
-            move = f"{place} = {turned.c.name}[i * {ld} + j];"
+            move = f"{place} = {transposed.c.name}[i * {ld} + j];"
             body = [*body, ForLoop("i", "first", "last", [ForLoop("j", 0, self.rows, [move])])]
-            buffers += [self.c.name, turned.c.name]
+            buffers += [self.c.name, transposed.c.name]
         writer.add(
             name,
             "reduce" if reduce else "rows",
@@ -188,12 +188,12 @@ class Product(MatrixProduct, Kernel):
             times=times,
         )
 
-    def _turned(self, writer: Writer, name: str) -> MatrixProduct | None:
-        """Return the product of the transposed gradient if `_is_turned`, else None."""
-        if not self._is_turned(writer.layout.lanes):
+    def _transpose(self, writer: Writer, name: str) -> MatrixProduct | None:
+        """Return the product that computes the transpose of c, if `_is_transposed`; else None."""
+        if not self._is_transposed(writer.layout.lanes):
             return None
         array = np.empty((self.columns, self.rows), self.c.array.dtype)
-        c = MatrixValue(f"{name}_turned", array, written=True, padded=True)
+        c = MatrixValue(f"{name}_transposed", array, written=True, padded=True)
         writer.layout.reserve(c.name, c.rows * writer.layout.stride(c))
         return MatrixProduct(self.form, self.b, self.a, c, None, self.text)
 
@@ -252,7 +252,7 @@ class Product(MatrixProduct, Kernel):
 
 
 def _need_leaf(values: Values, *operands: MatrixValue | None) -> None:
-    """Raise UnsupportedError if a weight depends on rows; weights are packed before the rows."""
+    """Raise UnsupportedError if a weight depends on rows, because packing comes before the rows."""
     gathers = values.batch is not None and any(a is not None for a in values.batch.gathered)
     for value in present(*operands):
         if value.kind != "parameters" and (value.written or gathers):
@@ -262,11 +262,11 @@ def _need_leaf(values: Values, *operands: MatrixValue | None) -> None:
 def _claims(
     product: MatrixProduct, tiling: Tiling, depth: int, panels: int, threads: int
 ) -> Literal["", "before", "within"]:
-    """Return how threads claim the tiles of a product, or its `panels` if there are any.
+    """Return how threads divide tiles or, if `panels` is not 0, panels (see `CFunction.claims`).
 
-    For few tiles or panels, the result is "", a static division.  Tiles of several passes are also
-    divided statically, because each pass adds to sums of the same thread.  Panels with packed rows
-    are divided statically, too, because a thread packs the rows once for all its panels.
+    The division is static ("") in three cases: there are few tiles or panels; tiles have several
+    passes, so that a thread must add to the sums that it stored; or rows are packed, so that a
+    thread packs them once for all its panels.
     """
     few = MIN_CLAIMABLE * threads
     if panels:
@@ -277,7 +277,7 @@ def _claims(
 
 
 def _pack_ahead(product: MatrixProduct, tiling: Tiling, writer: Writer, name: str) -> None:
-    """Add the function that packs all panels before the product."""
+    """Add the function that packs all panels before the product runs."""
     b, panel, layout = product.b, f"{name}_panels", writer.layout
     layout.reserve(panel, panel_count(product, layout))
     function, text = f"{name}_pack", f"{b.name} in panels"

@@ -6,7 +6,7 @@ from mlpengine.backends.compiled.statements import ForLoop, If, Scope, Statement
 
 
 def lane_loop(count: int, lanes: int, body: Sequence[Statement]) -> Sequence[Statement]:
-    """Return a loop over the vectors of a row of `count` entries; a vector has ``n`` of them."""
+    """Return a loop over the vectors of a row of `count` entries; a vector has ``n`` entries."""
     whole = count // lanes * lanes
     parts: list[Statement] = []
     if whole:
@@ -18,5 +18,5 @@ def lane_loop(count: int, lanes: int, body: Sequence[Statement]) -> Sequence[Sta
 
 
 def mask_lanes(name: str, value: str) -> Statement:
-    """Return the statement that sets lanes beyond the end of a row to `value`."""
+    """Return the statement that sets lanes of `name` beyond the end of a row to `value`."""
     return If("n < LANES", [f"{name} = vselect(first_lanes(n), {name}, splat({value}));"])

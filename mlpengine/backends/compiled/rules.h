@@ -1,5 +1,5 @@
-/* Functions of formulas, for float and double.  Errors of v_sigmoid are up to 3 units in the last
-   place. */
+/* Functions that formulas call, for float and double.  The error of v_sigmoid is at most 3 units in the
+   last place. */
 
 INLINE vec v_abs(vec x) { return vmax(x, -x); }
 INLINE vec v_sqrt(vec x) {
@@ -14,10 +14,10 @@ INLINE vec v_sqrt(vec x) {
 #endif
 }
 
-/* 1 where `mask` is set, else 0: a factor that keeps NaN. */
+/* 1 where `mask` is set, else 0; NaN * 0 is NaN, so that a product with this factor keeps NaN. */
 INLINE vec one_where(ivec mask) { return vselect(mask, splat(1), splat(0)); }
 
-/* e / (1 + e) with e = exp(x).  From x = 40 on, the result is 1 to the last digit. */
+/* e / (1 + e) with e = exp(x).  For x >= 40, the result rounds to 1. */
 INLINE vec v_sigmoid(vec x) {
   vec e = v_exp_bounded(vmin(x, splat(40)));
   return quotient(e, splat(1) + e);
@@ -31,7 +31,7 @@ INLINE vec v_log1p_exp_of_minus_abs(vec x) {
   return v_log(u) + quotient(e - (u - splat(1)), u);
 }
 
-/* Functions of formulas without an operator on vectors. */
+/* Further functions that formulas call. */
 #define v_not(mask) (~(mask))
 INLINE vec v_maximum(vec a, vec b) { return vselect(b != b, b, vmax(a, b)); }
 INLINE vec v_minimum(vec a, vec b) { return vselect(b != b, b, vmin(a, b)); }
@@ -47,7 +47,7 @@ INLINE vec v_normal_cdf(vec x) {
   return vselect(x > splat(0), splat(1) - tail, tail);
 }
 
-/* Functions of the C library, lane by lane. */
+/* Functions that the C library computes lane by lane. */
 #define LANE_BY_LANE(kind, name, c_name)                                                           \
   kind vec name(vec x) {                                                                           \
     for (int64_t i = 0; i < LANES; i++) x[i] = sizeof(real) == 4 ? c_name##f(x[i]) : c_name(x[i]); \
@@ -56,7 +56,7 @@ INLINE vec v_normal_cdf(vec x) {
 LANE_BY_LANE(INLINE, v_log1p, log1p)
 LANE_BY_LANE(INLINE, v_log2, log2)
 
-/* sin and cos. */
+/* sin and cos; if any lane has a large angle, the C library computes all lanes. */
 INLINE int64_t has_large_angles(vec x) {
   return any_lane(~((x <= splat(LARGEST_ANGLE)) & (x >= splat(-LARGEST_ANGLE))));
 }

@@ -1,4 +1,4 @@
-"""Entries selected by an index from data; only exports on single numbers have this kernel."""
+"""Embedding, gather and index_select, for exports only; NumPy runs them in training."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,15 +27,15 @@ from mlpengine.formula import Expr, constant, equal, variable
 from mlpengine.ops import Embedding, Gather, IndexSelect
 
 EXACT = {4: 1 << 24, 8: 1 << 53}
-"""Largest n so that a float with this many bytes holds all whole numbers up to n."""
+"""Integers up to this number are exact in a float of 4 or 8 bytes."""
 
 
 @dataclass(eq=False, repr=False)
 class SelectedEntries(Kernel):
-    """Entries of x at indices that are stored as real numbers (`Batch.scalar`).
+    """Entries of x at indices that are stored as floating-point numbers (`Batch.scalar`).
 
-    An index selects from `entries` entries of x that are `pitch` numbers apart.  `axes` are the
-    axes of the result, with strides in the result, in x and in the index.
+    Each index is below `entries`; consecutive indices select entries of x that are `pitch` numbers
+    apart.  `axes` are the axes of the result, with strides in the result, in x and in the index.
     """
 
     x: MatrixValue
@@ -63,7 +63,7 @@ class SelectedEntries(Kernel):
         assert out is not None
         axis = 0 if isinstance(op, Embedding) else op.axis % x.ndim
         if x.shape[axis] > EXACT[x.itemsize]:
-            raise UnsupportedError(f"{op.name} of {x.shape[axis]} entries, in {x.dtype}")
+            raise UnsupportedError(f"{op.name}: {x.shape[axis]} entries, too many for {x.dtype}")
         x_strides, index_strides = [*contiguous(x.shape)], [*contiguous(index.shape)]
         pitch, x_strides[axis] = x_strides[axis], 0
         if isinstance(op, Gather):  # axes of length 1 repeat
@@ -95,7 +95,7 @@ class SelectedEntries(Kernel):
 
 
 def entry_function(functions: Functions) -> str:
-    """Return the name of ``f(x, index, entries, pitch)``: an entry of x, NaN for a wrong index."""
+    """Define ``f(x, index, entries, pitch)``; return its name.  A wrong index gives NaN."""
     index, place, entries = variable("index"), variable("place"), whole("entries")
     exists = (place >= 0) & (place < entries) & equal(index, floor(index))
     return functions.add(

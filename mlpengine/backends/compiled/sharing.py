@@ -1,6 +1,6 @@
-"""One C function for functions that differ only in names, so that equal layers compile once.
+"""Shared C functions, so that the code of equal layers is compiled once.
 
-Each replaced function passes the addresses of its own buffers to the shared function.
+Functions that differ only in names become calls of one function, with their buffers' addresses.
 """
 
 import re
@@ -12,17 +12,17 @@ from mlpengine.backends.compiled.printing import parameter_names, print_statemen
 from mlpengine.backends.compiled.statements import CFunction, Statement
 
 _WORD = re.compile(r"\b(at_|limit_|scale_|)(\w+?)((?:_t\d+)?)\b")
-"""A name, with the prefix or suffix that a derived name has, such as ``limit_``."""
+"""A name; the first and last group are the prefix or suffix of a derived name."""
 
 _ANY_WORD = re.compile(r"\w+")
-"""Any word; functions that differ only in names are equal without their words."""
+"""Any word.  Functions that differ only in names are equal when all words are removed."""
 
 
 class Shared(NamedTuple):
-    """The replacement of a function by a shared one.
+    """The replacement of a function by a shared function.
 
     Attributes:
-        function: the first of the equal functions.
+        function: the first of the equal functions; the shared function has its code.
         table: names of the replaced function's buffers, in the order of the buffers of `function`.
     """
 
@@ -31,7 +31,7 @@ class Shared(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Name of the shared function; the replaced functions keep their names."""
+        """Name of the shared function."""
         return f"{self.function.name}_shared"
 
     def call(self, layout: Layout) -> list[Statement]:
@@ -80,7 +80,7 @@ def find_shared(
 
 
 def _chain(function: CFunction | None) -> Iterator[CFunction]:
-    """Yield a function, then the functions that only this function calls."""
+    """Yield a function, its tile function, and so on."""
     while function is not None:
         yield function
         function = function.tile

@@ -1,4 +1,4 @@
-/* One thread, the caller: there is no synchronization. */
+/* Used in place of thread_pool.h if the calling thread makes all steps. */
 #define FIRST(n) INT64_C(0)
 #define LAST(n) (n)
 

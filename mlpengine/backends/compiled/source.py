@@ -1,4 +1,4 @@
-"""The C text of a whole program."""
+"""The C source of a whole program."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -26,21 +26,19 @@ from mlpengine.backends.values import Batch, MatrixValue, UnsupportedError
 from mlpengine.core.buffers import address_of
 from mlpengine.core.spec import Array
 
-REST = 5
-"""Number of products that take as long to compile as the rest of a program (GCC 12, EPYC with
-AVX-512, November 2026)."""
+OTHER_COST, POOL_COST = 5, 2
+"""Compile time of all code but products, and of the thread pool; the time of a product is 1.
 
-POOL = 2
-"""Number of products that take as long to compile as the pool of threads."""
+Measured with GCC 12 on an EPYC with AVX-512, November 2026."""
 
 MAX_GATHERED = 8
-"""Maximum number of arrays of inputs, targets and weights: the length of `data` in call.h."""
+"""Maximum number of arrays of inputs, targets and sample weights: length of `data` in call.h."""
 
 MAX_HYPER = 8
-"""Maximum number of hyper-parameters of an optimizer: the length of `hyper` in call.h."""
+"""Maximum number of hyper-parameters of an optimizer: length of `hyper` in call.h."""
 
 NORM_CHUNK = 8192
-"""Number of gradients in a chunk; squares are summed in their own dtype in a chunk (see norm.h)."""
+"""Number of gradients in a chunk; within a chunk, squares are summed in their dtype (norm.h)."""
 
 
 class CSource(NamedTuple):
@@ -50,12 +48,12 @@ class CSource(NamedTuple):
         text: the whole file.
         arrays: the arrays, in the order of their addresses in the table.
         nbytes: size of the workspace.
-        gathers: whether the program can copy the rows of a batch from whole data sets.
-        limits: positions of the limits of dropout in `arrays`.
-        columns: number of outputs of a row, or 0 if the program cannot compute outputs alone.
-        rows: number of rows of a whole batch; the program also accepts fewer.
+        gathers: whether the program can copy the rows of a batch from arrays of a data set.
+        limits: indices of dropout limits in `arrays`.
+        columns: number of outputs of a row, or 0 if the program has no function for predictions.
+        rows: number of rows of a full batch; the program also accepts fewer rows.
         mean_rows: number of rows over which the loss is a mean.
-        threads: number of threads that may share a step, including the calling thread.
+        threads: maximum number of threads of a step, including the calling thread.
     """
 
     text: str
@@ -83,13 +81,12 @@ def make_source(
     output: Array | None = None,
     names: Mapping[int, str] | None = None,
 ) -> CSource:
-    """Return the C text of `instructions`, followed by the optimizer.
+    """Return the C source of `instructions`, followed by the optimizer's `update`.
 
     `gathered` are the buffers of a batch, up to `MAX_GATHERED`; a run of many steps copies rows of
-    whole data sets into them.  `parameters` is the flat vector of all parameters.  If `gathered` is
-    empty, `parameters` shows which values do not depend on rows.  A program without a loss may
-    compute a single array, `output`.  `threads` is the maximum number; small shapes use fewer.
-    Raises: UnsupportedError if an instruction has no compiled rule.
+    a data set into them.  Without `gathered`, the vector `parameters` tells which arrays do not
+    depend on rows.  A program without a loss may compute only `output`.  `threads` is a maximum.
+    Raises: UnsupportedError if an instruction cannot be compiled.
     """
     if len(gathered) > MAX_GATHERED:
         raise UnsupportedError(f"{len(gathered)} arrays of inputs and targets")
@@ -132,7 +129,10 @@ def make_source(
         *_in_first_unit(_ranges(lowered.kernels, grads, threads)),
         *_in_first_unit(map(_header, ("update", "norm") if update else ())),
         *_in_units(
-            functions, layout, {v.name for v in lowered.values}, REST + POOL * (threads > 1)
+            functions,
+            layout,
+            {v.name for v in lowered.values},
+            OTHER_COST + POOL_COST * (threads > 1),
         ),
         *_in_first_unit(map(_header, _last_headers(threads, gathers=bool(gathered)))),
     ]
@@ -170,7 +170,7 @@ def _step_defines(
     gathered: Sequence[Array | None],
     losses: int,
 ) -> Iterator[str]:
-    """Yield the definitions that gather.h, step.h and norm.h require."""
+    """Yield the macros that gather.h, step.h and norm.h require."""
     if gathered:
         yield "#define GATHERS"
     present = [number for number, buffer in enumerate(gathered) if buffer is not None]
@@ -203,7 +203,7 @@ def _step_defines(
 def _output_defines(
     layout: Layout, output: MatrixValue | None, gathered: Sequence[Array | None]
 ) -> Iterator[str]:
-    """Yield the definitions with which entry.h computes outputs for rows of the first buffer."""
+    """Yield the macros that entry.h requires for predictions."""
     if output is not None and gathered:
         yield f"#define OUTPUT ({layout.pointer(output.name)})"
         yield f"#define OUTPUT_COLUMNS INT64_C({output.columns})"
@@ -211,10 +211,10 @@ def _output_defines(
 
 
 def _ranges(kernels: Sequence[Kernel], grads: Array | None, threads: int) -> Iterator[str]:
-    """Yield the parts of the parameter vector that threads divide in update.h.
+    """Yield the array of parameter ranges; update.h divides each range between the threads.
 
-    A thread updates the weights with the gradients that it has computed.  It reads the same weights
-    in the next step, so the weights stay in the cache of its core.
+    So a thread updates the weights for which it has computed the gradients.  It reads these weights
+    in the next step, too, so that they stay in the cache of its core.
     """
     if grads is None:
         return
@@ -234,7 +234,7 @@ def _ranges(kernels: Sequence[Kernel], grads: Array | None, threads: int) -> Ite
 
 
 def _headers(layout: Layout, threads: int, kernels: Sequence[Kernel]) -> Iterator[str]:
-    """Yield the names of the headers before the functions."""
+    """Yield the names of the headers that come before the functions."""
     yield from ("prelude", "float_math" if layout.itemsize == 4 else "double_math")
     yield from ("rules", "transpose", "product")
     yield from dict.fromkeys(kernel.header for kernel in kernels if kernel.header)
@@ -243,7 +243,7 @@ def _headers(layout: Layout, threads: int, kernels: Sequence[Kernel]) -> Iterato
 
 
 def _last_headers(threads: int, *, gathers: bool) -> Iterator[str]:
-    """Yield the names of the headers after the functions."""
+    """Yield the names of the headers that come after the functions."""
     if gathers:
         yield "gather"
     yield from ("step", "step_loop")
@@ -260,8 +260,8 @@ def _header(name: str) -> str:
 def _phase(functions: Sequence[CFunction], phase: Phase, *, in_turn: bool) -> CFunction:
     """Return the function that calls all functions of a phase.
 
-    With `in_turn`, the phase ``rows`` includes the phase ``reduce``: a value is summed over rows
-    right after it is computed.  The value is still in the cache then, and its memory is soon free.
+    If `in_turn`, the phase ``rows`` includes the phase ``reduce``: a value is summed over rows
+    right after it is computed, while it is in the cache.  Its memory can then be used again.
     """
     parameters = {
         "prepare": "const struct part part",
@@ -282,10 +282,10 @@ def _phase(functions: Sequence[CFunction], phase: Phase, *, in_turn: bool) -> CF
             block.append(function.call)
         calls += [If("part.trains", block)] if trains and phase != "reduce" else block
     text = {
-        "prepare": "What is packed once a step, before the rows",
-        "rows": "Forward, loss and backward of some rows",
+        "prepare": "Runs once in a step, before the rows: packing, values without rows",
+        "rows": "Forward, loss and backward for the rows first to last",
         "reduce": "Sums over the rows begin to end",
-        "finish": "What follows from the sums over all rows",
+        "finish": "Runs once in a step: values that depend on sums over all rows",
     }[phase]
     if phase == "rows":
         rows_of_part = "const int64_t stop = MIN(last, part.rows), begin = first, end = stop;"
@@ -300,10 +300,10 @@ def _phase(functions: Sequence[CFunction], phase: Phase, *, in_turn: bool) -> CF
 def _in_units(
     functions: Sequence[CFunction], layout: Layout, values: Container[str], others: int
 ) -> Iterator[str]:
-    """Yield the functions in two units that take equal time to compile.
+    """Yield the functions in two translation units that take equal time to compile.
 
-    The second unit has the first products.  The first unit has the other products and everything
-    else, which takes as long to compile as `others` products.
+    The second unit has the first products.  The first unit has the other products and all other
+    code, which takes as long to compile as `others` products.
     """
     shared = find_shared(functions, layout, values)
     own = [f for f in functions if f not in shared or shared[f].function is f]
@@ -334,7 +334,7 @@ def _in_first_unit(parts: Iterable[str]) -> Iterator[str]:
 
 
 def _printed(function: CFunction, layout: Layout, table: Sequence[str] = ()) -> Iterator[str]:
-    """Yield the text of the functions that only this function calls, then of the function."""
+    """Yield the text of the function's tile function, then of the function."""
     if function.tile is not None:
         yield from _printed(function.tile, layout, table)
     declarations = layout.declare(function.buffers, table)

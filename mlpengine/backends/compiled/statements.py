@@ -1,9 +1,9 @@
-"""Programs as data: statements, and functions made of statements.
+"""A small intermediate language: statements, and functions made of statements.
 
-A statement is an object of a class in this module.  Its floating-point numbers are formulas; its
-whole numbers and addresses are text.  A statement may also be a line of text.  This line is C, or
-a call that is the same in C and in JavaScript.  `printing` prints statements as C on vectors or on
-single numbers.  `javascript` in `mlpengine.backends.scalar` prints them as JavaScript.
+A statement is an object of a class in this module.  In statements, floating-point expressions are
+formulas (`Expr`); integers and addresses are C text.  A statement may also be a line of C, or a
+call that is the same in C and JavaScript.  `printing` prints statements as vector C or scalar C.
+`mlpengine.backends.scalar.javascript` prints them as JavaScript.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,13 +17,13 @@ Phase = Literal["prepare", "rows", "reduce", "finish", "update"]
 PHASES: tuple[Phase, ...] = ("prepare", "rows", "reduce", "finish", "update")
 """The phases of a step, in order; each function is called in a single phase.
 
-``prepare`` runs once, to pack parameters and to compute values from parameters alone.  ``rows``
-runs for each part of the batch: forward, loss and backward.  ``reduce`` sums over the rows of the
-part, for gradients of parameters.  ``finish`` runs once, for values that depend on such sums.
+``prepare`` runs once: it packs parameters and computes values that depend on parameters only.
+``rows`` runs for each chunk of rows: forward, loss and backward.  ``reduce`` sums over the rows of
+the chunk, for gradients of parameters.  ``finish`` runs once, for values that depend on such sums.
 ``update`` is the optimizer."""
 
 MEMORY_PARAMETERS = "void *const *table, char *workspace"
-"""The first parameters of C functions, from which the functions declare their buffers."""
+"""The first parameters of C functions; the addresses of all buffers come from these."""
 
 
 class ForLoop(NamedTuple):
@@ -37,9 +37,9 @@ class ForLoop(NamedTuple):
 
 
 class ClaimLoop(NamedTuple):
-    """A loop in which the thread claims units of list `number` until no unit is left.
+    """A loop in which a thread claims units of list `number` until no unit is left.
 
-    In the body, the variables ``first`` and ``last`` are the bounds of the claimed units.
+    In the body, the C variables ``first`` and ``last`` are the bounds of the claimed units.
     """
 
     number: str
@@ -47,7 +47,7 @@ class ClaimLoop(NamedTuple):
 
 
 class Each(NamedTuple):
-    """An unrolled loop over the vectors ``[r][v]`` of a tile."""
+    """An unrolled loop over the vectors of a tile, with indices ``r`` (row) and ``v``."""
 
     body: Sequence["Statement"]
     rows: str = "rows"
@@ -68,14 +68,14 @@ class Scope(NamedTuple):
 
 
 class Switch(NamedTuple):
-    """A call for each value of a variable; another value is a bug of the generator and traps."""
+    """A call for each value of a variable; any other value is a bug, and ends the program."""
 
     variable: str
     cases: Sequence[tuple[int, str]]
 
 
 class Let(NamedTuple):
-    """A constant number or bool; with `double`, a double instead of the target's number type."""
+    """A constant: a number of the target's type (if `double`, a double), or a bool."""
 
     name: str
     value: Expr
@@ -83,21 +83,21 @@ class Let(NamedTuple):
 
 
 class Variable(NamedTuple):
-    """A variable number with its first value."""
+    """A variable of the target's number type, with its first value."""
 
     name: str
     value: Expr
 
 
 class Whole(NamedTuple):
-    """A variable whole number with its first value as text."""
+    """An integer variable, with its first value as C text."""
 
     name: str
     value: str
 
 
 class Place(NamedTuple):
-    """A constant index into memory, converted from a number that is whole and not negative."""
+    """A constant index, converted from a number with a nonnegative integer value."""
 
     name: str
     value: Expr
@@ -112,7 +112,7 @@ class Memory(NamedTuple):
 
 
 class Assign(NamedTuple):
-    """``target = value``; with a `sign` such as ``+``, ``target += value``."""
+    """``target = value``; with the `sign` ``+``, ``-`` or ``/``, ``target += value`` and so on."""
 
     target: Expr
     value: Expr
@@ -120,7 +120,7 @@ class Assign(NamedTuple):
 
 
 class Return(NamedTuple):
-    """``return value``, a number."""
+    """``return value``."""
 
     value: Expr
 
@@ -150,54 +150,54 @@ def lets(
     *,
     double: bool = False,
 ) -> list[Let]:
-    """Return the statements that compute `outputs` by name (see `in_steps`)."""
+    """Return the statements that compute `outputs`; other new names begin with `prefix`."""
     return [Let(name, value, double) for name, value in in_steps(outputs, given, prefix)]
 
 
 def element(vector: str, index: str | int) -> Expr:
-    """Return an entry of a vector in memory."""
+    """Return the entry of a vector at `index`, as a formula."""
     return Expr("element", (variable(vector), variable(str(index))))
 
 
 def whole(text: str) -> Expr:
-    """Return a whole number, given as text, as a formula."""
+    """Return an integer, given as C text, as a formula."""
     return Expr("whole", (variable(text),))
 
 
 def is_nan(x: Expr) -> Expr:
-    """Return the test for NaN as a formula on the bits of x."""
+    """Return the formula of a test for NaN that reads the bits of x."""
     return Expr("is_nan", (x,))
 
 
 def not_finite(x: Expr) -> Expr:
-    """Return the test for NaN and infinite numbers as a formula on the bits of x."""
+    """Return the formula of a test for NaN and infinity that reads the bits of x."""
     return Expr("not_finite", (x,))
 
 
 def floor(x: Expr) -> Expr:
-    """Return the formula of the largest whole number up to x."""
+    """Return the formula of the largest integer <= x."""
     return Expr("floor", (x,))
 
 
 def vselect(condition: Expr, a: Expr, b: Expr) -> Expr:
-    """Return the formula of a if the condition is true, else b; only one is computed."""
+    """Return the formula of ``condition ? a : b``."""
     return Expr("where", (condition, a, b))
 
 
 def called(function: str, *arguments: str) -> Expr:
-    """Return a call of a function of the program as a formula."""
+    """Return a call of a C function as a formula."""
     return Expr(function, tuple(map(variable, arguments)))
 
 
 def load_vector(place: str, lanes: str | int = "", stride: int = 1) -> str:
-    """Return C that loads a vector of numbers `stride` apart, or `lanes` of them followed by 0."""
+    """Return C that loads numbers `stride` apart: a vector, or `lanes` numbers and then zeros."""
     if stride != 1:
         return f"load_every({place}, {lanes}, {stride})"
     return f"load_first({place}, {lanes})" if lanes else f"load({place})"
 
 
 def store(place: str, value: str, lanes: str | int = "", stride: int = 1) -> str:
-    """Return the C statement that stores a vector, or its first `lanes` (see `load_vector`)."""
+    """Return the C statement that stores a vector, or only its first `lanes` numbers."""
     if stride != 1:
         return f"store_every({place}, {value}, {lanes}, {stride});"
     return f"store_first({place}, {value}, {lanes});" if lanes else f"store({place}, {value});"
@@ -213,16 +213,16 @@ class CFunction:
         writes: buffers that the function writes for other functions.
         text: comment.
         parameters: parameters after `MEMORY_PARAMETERS`.
-        count: number of units, such as panels, that threads divide in all phases but ``rows``.
+        count: number of units, such as panels, that threads divide, except in ``rows``.
         times: number of rows for each row of the batch, in ``rows`` and ``reduce``.
         tile: a function that only this function calls.
-        by_columns: whether threads divide `count` units, not the rows of the batch, in the phase
-            ``rows``.
+        by_columns: whether threads divide `count` units even in ``rows``, where they usually divide
+            the rows of the batch.
         takes_part: whether the function has a parameter ``part``, the calling thread's part.
-        claims: how threads divide units: "" statically, ``before`` by a claim before each call,
-            ``within`` by claims in the function.
-        number: the list from which threads claim; ``within`` may continue with the next lists.
-        trains: whether the function is only called for training, not to compute outputs.
+        claims: how threads divide units.  "": statically; ``before``: the caller claims units
+            before each call; ``within``: the function claims units.
+        number: the list of units to claim; ``within`` may continue with the next lists.
+        trains: whether the function is called only in training, not in predictions.
     """
 
     name: str
@@ -248,10 +248,10 @@ class CFunction:
         return {*self.buffers, *(self.tile.all_buffers if self.tile else ())}
 
     def waits_for(self, other: "CFunction") -> bool:
-        """Return whether no thread may call this function before all threads have called `other`.
+        """Return whether all threads must have called `other` before any calls this function.
 
-        No wait is needed between functions that divide the batch by rows: each thread calls both
-        for the same rows.
+        No wait is needed between functions that divide the batch by rows, because each thread calls
+        both for the same rows.
         """
         if not (self.phase in ("prepare", "finish") or self.by_columns or other.by_columns):
             return False
@@ -265,7 +265,7 @@ class CFunction:
         """The statement that calls the function in its phase."""
         part = "part, " if self.takes_part else ""
         if self.phase == "rows" and not self.by_columns:
-            # the heights of tiles depend on `last`, so they are the same in a short batch
+            # `last` is the same for short batches; tiles must not depend on the number of rows
             end = "last" if self.tile else "stop"
             return f"{self.name}(table, workspace, {part}{self._times('first', end)});"
         more = f", {self._times('begin', 'end')}" if self.phase == "reduce" else ""

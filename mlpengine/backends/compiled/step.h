@@ -1,9 +1,9 @@
-/* A step calls the functions of the program.  Defined before this: GATHERS if rows are gathered;
-   EACH_LOSS if there is a loss, LABEL_ERROR if it has labels; PARAMETERS, RANGES, GRADS,
-   CHUNK_SUMS, SMALLEST_SUM, LARGEST_UPDATE and FLUSH_EVERY if there is an update. */
+/* A step calls the functions of the program.  Macros that must be defined: GATHERS if rows are copied
+   from a data set; EACH_LOSS if there is a loss, LABEL_ERROR if it has labels; PARAMETERS, RANGES,
+   GRADS, CHUNK_SUMS, SMALLEST_SUM, LARGEST_UPDATE and FLUSH_EVERY if there is an update. */
 
 #ifdef PARAMETERS
-/* Apply update `number` to this part of the parameters, and multiply their gradients by `factor`. */
+/* Make step `number` of the optimizer for this thread's parameters, with gradients times `factor`. */
 static void update_part(struct call *call, const int64_t number, const double lr,
                         const double factor, const struct part part) {
   void *const *table = call->table;
@@ -16,7 +16,7 @@ static void update_part(struct call *call, const int64_t number, const double lr
   }
 }
 
-/* Compute the gradient norm, check that loss and norm are finite, clip, and apply update `number`. */
+/* Compute the gradient norm, check loss and norm, clip, and make step `number` of the optimizer. */
 static int64_t apply(struct call *call, const int64_t number, const double lr, const double loss,
                      const struct part part) {
   const double norm = gradient_norm(call, part);
@@ -57,14 +57,14 @@ static int64_t step(struct call *call, const int64_t *order, const int64_t numbe
     barrier(part);
     reduce(table, workspace, part, begin, MIN(end, part.rows));
     barrier(part);
-    offer(part.index); /* for the next chunk, after another barrier */
+    offer(part.index); /* for the next chunk; before a claim, there is another barrier */
   }
   double loss = 0;
 #ifdef LABEL_ERROR
   if (LABEL_ERROR[0]) return BAD_LABEL;
 #endif
 #ifndef EACH_LOSS
-  loss = call->loss; /* the caller has computed the gradients */
+  loss = call->loss; /* the caller has computed loss and gradients */
 #else
 #define ADD_LOSS(of_rows, total)                           \
   {                                                        \

@@ -1,5 +1,5 @@
-/* The work of one thread in the next steps of a call, up to step number `end`.  All threads compute
-   the same status.  After the last barrier the caller may change the call, so no worker reads it. */
+/* The work of one thread in the next steps of a call, up to step number `end`.  All threads compute the
+   same status.  After the last barrier, no worker reads `call`: the caller may change it. */
 static void work(struct call *call, const int64_t end, const struct part part) {
   int64_t done = call->done;
   const int64_t before = call->steps - done;

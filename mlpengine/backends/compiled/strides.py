@@ -1,4 +1,4 @@
-"""Positions of entries in arrays with padded rows, from strides like NumPy's."""
+"""Addresses of entries in arrays with padded rows, computed from strides without padding."""
 
 from collections.abc import Iterable, Sequence
 from math import prod
@@ -10,7 +10,7 @@ from mlpengine.backends.values import MatrixValue, UnsupportedError
 
 
 class LoopAxis(NamedTuple):
-    """An axis of a loop: its length, and its stride in each array, in entries without padding."""
+    """An axis of a loop: its length, and its stride in each array, in entries (no padding)."""
 
     length: int
     strides: tuple[int, ...]
@@ -22,7 +22,7 @@ def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def fit_axes(axes: Iterable[LoopAxis], values: Sequence[MatrixValue]) -> list[LoopAxis]:
-    """Split `axes` so that each axis stays within a row or steps over whole rows of every value."""
+    """Split `axes`: in every value, each axis must stay within a row or step over whole rows."""
     fitted = [*axes]
     for k, value in enumerate(values):
         columns, split = value.columns, list[LoopAxis]()
@@ -52,20 +52,20 @@ def in_memory(layout: Layout, value: MatrixValue, distance: int) -> int:
 def address_in(
     layout: Layout, value: MatrixValue, steps: Iterable[tuple[str, int]], start: int
 ) -> str:
-    """Return the C address of entry `start`, plus each variable times its step."""
+    """Return the C address of entry `start` + variable * step + ..., for (variable, step) pairs."""
     terms = [f" + {name} * {n}" for name, step in steps if (n := in_memory(layout, value, step))]
     first = in_memory(layout, value, start)
     return value.name + "".join(terms) + (f" + {first}" if first else "")
 
 
 def index_of(start: int, strides: Sequence[int], role: str = "j") -> str:
-    """Return the C index `start`, plus each variable ``role_0``, ``role_1`` ... times a stride."""
+    """Return the C index `start` + ``j_0`` * strides[0] + ``j_1`` * strides[1] + ..."""
     terms = [f" {'-' if n < 0 else '+'} {role}_{i} * {abs(n)}" for i, n in enumerate(strides) if n]
     return f"{start}{''.join(terms)}"
 
 
 def nest(loops: Sequence[tuple[str, int]], body: Sequence[Statement]) -> Sequence[Statement]:
-    """Return nested loops over variables from 0 to their lengths; the last one is innermost."""
+    """Return nested loops, the last innermost; a loop is a variable and its number of values."""
     for name, length in reversed(loops):
         body = [ForLoop(name, 0, length, body)]
     return body

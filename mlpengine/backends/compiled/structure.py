@@ -1,4 +1,4 @@
-"""The structure of a program: programs that differ only in their memory have the same C text."""
+"""The structure of a program: programs that differ only in their memory have the same C source."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
@@ -16,10 +16,10 @@ from mlpengine.ops.op import GradOp
 
 
 class Structure:
-    """Everything that the C text of a program depends on, and the arrays of the program.
+    """Everything that the C source of a program depends on (`key`), and the program's arrays.
 
-    `options` are the other arguments of `make_source`.  Equal `key`s mean equal C texts, and the
-    same order of `arrays`.
+    `options` are the other arguments of `make_source`.  Two programs with equal keys have the same
+    C source, and their `arrays` correspond in order.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class Structure:
         self.key = [target, *given, *map(self._instruction, instructions)]
 
     def source_like(self, source: CSource, other: "Structure") -> CSource | None:
-        """Return the `source` of `other` with the arrays of this structure; None if they differ."""
+        """Return `source` of `other` with the arrays of this program; None if the keys differ."""
         if self.key != other.key:
             return None
         pairs = zip(other.arrays, self.arrays, strict=True)
@@ -58,7 +58,7 @@ class Structure:
         if name == "gathered":
             return [*map(self._place, value)]
         if name == "names":
-            return None  # `_place` has them
+            return None  # `_place` adds each array's name to the key
         return self._place(value) if isinstance(value, np.ndarray) else value
 
     def _update(self, update: Update) -> Iterator[Any]:
@@ -71,7 +71,7 @@ class Structure:
                 yield value
 
     def _place(self, array: Array | None) -> Any:
-        """Return the key of an array, with its offset from the first array in the same memory."""
+        """Return the key of an array: block of memory, offset in the block, name, shape, dtype."""
         if array is None:
             return None
         self.arrays.append(array)
@@ -89,7 +89,7 @@ def _memory_of(array: Array) -> tuple[int, int, Any]:
 
 
 def _key_of(value: Any) -> Any:
-    """Return a key that is equal for values with the same C; an unknown kind equals nothing."""
+    """Return a key of an op's option; values of unknown types get keys that equal no other."""
     if isinstance(value, int | float | str | slice | None):
         return repr(value)
     if isinstance(value, tuple):

@@ -1,4 +1,4 @@
-"""Sums, means and variances over entries of each row of a batch, or of parameters."""
+"""Sums, means and variances within rows of a batch, or of parameters."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ from mlpengine.ops import Mean, Mul, Sub, Sum, Var
 
 @dataclass(eq=False, repr=False)
 class RowSums(Kernel):
-    """Sums of x times `factor`: x has the shape `shape`; summed axes have length 1 in `kept`."""
+    """Sums of x times `factor`; x has the shape `shape`; in `kept`, summed axes have length 1."""
 
     x: MatrixValue
     out: MatrixValue
@@ -94,7 +94,7 @@ class RowSums(Kernel):
         factor: float,
         values: Values,
     ) -> "RowSums":
-        """Return the kernel that writes the sums into `out`, with or without axes of length 1."""
+        """Return the kernel that writes the sums into `out`, which may lack axes of length 1."""
         return cls(x, values.write(out, "sums_", x.kind), (*shape,), (*kept,), factor)
 
     def emit(self, writer: Writer, name: str) -> None:

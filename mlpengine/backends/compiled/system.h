@@ -1,7 +1,7 @@
-/* Differences between systems: clocks, threads, locks, conditions and cores. */
+/* Clocks, threads, locks, conditions and cores, for Windows and POSIX. */
 #if IN_UNIT(0)
 
-/* How long a thread spins at a barrier before it sleeps and frees its core. */
+/* Time for which a thread spins at a barrier before it sleeps and frees its core. */
 #define SPIN_NANOSECONDS 50000
 
 INLINE void cpu_relax(void) {
@@ -34,7 +34,7 @@ static int64_t now(void) {
 }
 
 typedef void *lock, *condition, *thread;
-typedef uint32_t thread_end; /* what the function of a thread returns */
+typedef uint32_t thread_end; /* return type of a thread's function */
 
 INLINE void make_lock(lock *one) { *one = NULL; }
 INLINE void make_condition(condition *one) { *one = NULL; }
@@ -55,7 +55,7 @@ INLINE void join_thread(thread one) {
   CloseHandle(one);
 }
 
-/* Make forked child processes call a function first; return whether this succeeds. */
+/* Register a function that forked child processes call first; return whether this succeeds. */
 INLINE int call_in_forks(void function(void)) {
   (void)function; /* there are no forks */
   return 1;
@@ -83,7 +83,7 @@ INLINE void release(lock *one) { pthread_mutex_unlock(one); }
 INLINE void wait_for(condition *one, lock *held) { pthread_cond_wait(one, held); }
 INLINE void wake_all(condition *one) { pthread_cond_broadcast(one); }
 
-/* The thread blocks all signals. */
+/* Start a thread that blocks all signals; return whether it runs. */
 INLINE int start_thread(thread *one, thread_end function(void *), void *argument) {
   sigset_t all, before;
   sigfillset(&all);
@@ -100,11 +100,11 @@ INLINE int call_in_forks(void function(void)) { return !pthread_atfork(NULL, NUL
 #ifdef __linux__
 #include <sched.h>
 
-/* The number of the core on which this thread runs, or -1 where the system does not tell. */
+/* The number of the core on which this thread runs, or -1 if it is unknown. */
 INLINE int this_core(void) { return sched_getcpu(); }
 
-/* Let `count` threads use all cores of this thread except `core`, unless fewer than `count` remain;
-   return whether they do. */
+/* Let `count` threads use all cores of this thread except `core`; return 1.  If fewer than `count`
+   cores remain, change nothing; return 0. */
 INLINE int exclude_core(const int core, const thread *threads, const int count) {
   cpu_set_t others;
   if (pthread_getaffinity_np(pthread_self(), sizeof others, &others)) return 0;

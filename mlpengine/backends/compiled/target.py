@@ -1,4 +1,4 @@
-"""The compiler, and the processor for which it generates code."""
+"""The C compiler, and the processor for which it generates code."""
 
 import os
 import platform
@@ -31,26 +31,26 @@ FLAGS = (
 )
 """Flags of all compilers.
 
-They do not include -ffast-math, because it hides NaN.  A library linked with it also changes the
-floating-point mode of the whole process.  The compiler must not fuse multiplications and additions.
-The choice would depend on the code around a sum, and the number of threads would change bits.
-Instead, `multiply_add` of prelude.h fuses explicitly.
+-ffast-math is missing, because it hides NaN, and a library linked with it changes the
+floating-point mode of the whole process.  -ffp-contract=off keeps the compiler from fusing
+multiplications and additions: it would fuse in some places only, so that results would depend on
+the number of threads.  `multiply_add` of prelude.h fuses explicitly.
 """
 
 SECONDS = 600.0
 """Time limit of the compiler in seconds, long enough for a busy machine.
 
-After this time, NumPy runs the steps, with other bits."""
+After this time, NumPy runs the steps.  Its results differ in the last bits."""
 
 
 class Level(NamedTuple):
-    """A level of an architecture: a set of instructions that processors have.
+    """A level of an architecture, such as AVX2: the instructions that a processor must have.
 
     Attributes:
         vector_bytes: size of a vector register.
         registers: number of vector registers.
-        macros: the macros that a compiler defines for a processor of this level.
-        flags: spellings of the flag for this level; a compiler accepts at least one spelling.
+        macros: macros that compilers define for this level.
+        flags: the compiler flag for this level, as different compilers spell it.
     """
 
     vector_bytes: int
@@ -78,7 +78,7 @@ TARGET_LEVELS = {
     "aarch64": {"baseline": _level(16, 32, "__ARM_FEATURE_FMA", "-march=armv8-a", "-mcpu=generic")},
     "": {"baseline": _level(16, 16, "", "-O2")},
 }
-"""The levels of each architecture, highest first; the key "" stands for all other architectures.
+"""The levels of each architecture, highest first; the key "" is for all other architectures.
 
 The first spelling of a flag is for GCC and Clang, the second for zig.  Sources: x86-64 psABI,
 microarchitecture levels 3 and 4; Arm C Language Extensions."""
@@ -87,7 +87,7 @@ LEVEL_NAMES = tuple(dict.fromkeys(name for levels in TARGET_LEVELS.values() for 
 """The names of all levels, highest first."""
 
 NATIVE_FLAGS = ("-march=native", "-mcpu=native")
-"""Flags for this processor; Clang for Arm may accept only the second, a cross compiler neither."""
+"""Flags for this processor; Clang for Arm may accept only the second, a cross compiler none."""
 
 TARGET_VARIABLE = "MLPENGINE_TARGET"
 """Environment variable that selects a level."""
@@ -100,13 +100,13 @@ class CompileTarget:
     Attributes:
         command: the command of the compiler, as words.
         version: the first line of the compiler's version message.
-        cpu: description of the processor and its features.
+        cpu: text with the name and the features of the processor.
         level: name of the level in `TARGET_LEVELS`.
-        flag: flag for code of this level, or for all features of this processor.
+        flag: compiler flag for this level, or for all features of this processor.
         vector_bytes: size of a vector register: 16, 32 or 64.
         registers: number of vector registers.
 
-    Raises: ValueError for values that no compiler reports, such as values from a damaged file.
+    Raises: ValueError for impossible values, such as values from a damaged file.
     """
 
     command: tuple[str, ...]
@@ -124,17 +124,17 @@ class CompileTarget:
             (name, *each[:2]) for levels in TARGET_LEVELS.values() for name, each in levels.items()
         }
         if (self.level, *sizes) not in known or {*map(type, sizes)} != {int}:
-            raise ValueError(f"target: {self} is of no processor")
+            raise ValueError(f"target: {self} fits no level")
         if {*map(type, texts)} != {str}:
-            raise ValueError(f"target: {self} must be described by texts")
+            raise ValueError(f"target: {self} has fields that are not text")
 
     @property
     def reads_columns(self) -> bool:
         """Whether the processor reads columns of b as fast as a panel, unless rows are pages apart.
 
-        This is true for AMD's family 26, Zen 5.  Without packing, input gradients take 1 to 20%
-        less time there than with packing, and weight gradients 2 to 10% (batches of 16 to 256, nine
-        networks of 64 to 2,048 units, one thread, November 2026).  On a Xeon, packing is faster.
+        This is true for AMD's Zen 5 (family 26).  Without packing, input gradients take 1 to 20%
+        less time there, and weight gradients 2 to 10% (batches of 16 to 256, nine networks of 64 to
+        2,048 units, one thread, November 2026).  On a Xeon, packing is faster.
         """
         return "AMD" in self.cpu and "cpu family\t: 26" in self.cpu
 
@@ -142,8 +142,8 @@ class CompileTarget:
     def flags(self) -> tuple[str, ...]:
         """The flags of the compiler.
 
-        Programs already use vectors.  Vectorizing their loops would take GCC a tenth of the compile
-        time, and would make no step faster.  With vectors of 16 bytes, GCC must vectorize, because
+        GCC need not vectorize loops, because programs already use vectors: this saves a tenth of
+        the compile time, and costs no speed.  With vectors of 16 bytes, GCC must vectorize, because
         v_sqrt is then written lane by lane.
         """
         more = ("-fno-tree-vectorize",) if self.vector_bytes >= 32 else ()
@@ -156,12 +156,12 @@ class CompileTarget:
 
     @property
     def identity(self) -> str:
-        """Text of everything besides the source that determines the machine code."""
+        """Text with everything, besides the source, that the machine code depends on."""
         return "\n".join([*self.command, self.version, self.cpu, *self.flags])
 
 
 def compiler_command() -> tuple[str, ...] | None:
-    """Return the command in $CC, else cc, gcc or clang from PATH, else zig of ziglang, or None."""
+    """Return the command in $CC; if unset, cc, gcc, clang or zig (of ziglang); None if missing."""
     named = os.environ.get("CC")
     if named:
         try:
@@ -178,7 +178,7 @@ def compiler_command() -> tuple[str, ...] | None:
 
 
 def chosen_level() -> str:
-    """Return the level in $MLPENGINE_TARGET; by default "native", the highest one."""
+    """Return the level in $MLPENGINE_TARGET; by default "native", the highest level."""
     name = os.environ.get(TARGET_VARIABLE) or "native"
     if name not in ("native", *LEVEL_NAMES):
         names = ", ".join((*LEVEL_NAMES, "native"))
@@ -187,7 +187,7 @@ def chosen_level() -> str:
 
 
 def find_target(command: tuple[str, ...], level: str = "native") -> CompileTarget:
-    """Run the compiler `command` and return its target for a level of this processor."""
+    """Return the target for a level of this processor; run the compiler `command` to find out."""
     about = _ask([*command, "--version"]).splitlines()[0]
     flag, macros = _first_accepted(command, NATIVE_FLAGS)
     if flag is None:  # a cross compiler
@@ -208,7 +208,7 @@ def find_target(command: tuple[str, ...], level: str = "native") -> CompileTarge
         flag, macros = _first_accepted(command, levels[name].flags)
         if flag is None or not levels[name].macros <= macros:
             flags = " or ".join(levels[name].flags)
-            raise CompileError(f"compiler: {shlex.join(command)} must know {flags}")
+            raise CompileError(f"compiler: {shlex.join(command)} must accept {flags}")
     features = sorted(m for m in macros if m.startswith(("__AVX", "__FMA", "__ARM_FEATURE")))
     cpu = " ".join([platform.machine(), cpu_model(), *features])
     return CompileTarget(command, about, cpu, name, flag, *levels[name][:2])
@@ -217,7 +217,7 @@ def find_target(command: tuple[str, ...], level: str = "native") -> CompileTarge
 def _first_accepted(
     command: tuple[str, ...], flags: Sequence[str]
 ) -> tuple[str | None, frozenset[str]]:
-    """Return the first flag that the compiler accepts, and the macros defined with this flag."""
+    """Return the first flag that the compiler accepts, and the macros that this flag defines."""
     for flag in flags:
         with suppress(CompileError):
             return flag, _macros(command, flag)
@@ -231,7 +231,7 @@ def _macros(command: tuple[str, ...], flag: str) -> frozenset[str]:
 
 
 def _ask(command: list[str]) -> str:
-    """Return the output of the compiler, run in a new folder because zig makes files there."""
+    """Return the output of a compiler; it runs in a temporary folder, because zig makes files."""
     try:
         with tempfile.TemporaryDirectory() as folder:
             (done,) = run_compilers([command], Path(folder))
@@ -247,7 +247,7 @@ def _ask(command: list[str]) -> str:
 def run_compilers(
     commands: Sequence[list[str]], folder: Path | None = None
 ) -> "list[subprocess.CompletedProcess[str]]":
-    """Run compilers in parallel, each in its own process group, for at most `SECONDS` in sum."""
+    """Run compilers in parallel, each in its own process group; all must end within `SECONDS`."""
     end, done = time.monotonic() + SECONDS, []
     with ExitStack() as running:
         processes = [running.enter_context(_running(command, folder)) for command in commands]
@@ -260,7 +260,7 @@ def run_compilers(
 @contextmanager
 def _running(command: list[str], folder: Path | None) -> "Iterator[subprocess.Popen[str]]":
     """Run a process in a context; an exception in the context ends the process group."""
-    # Messages are in English, and nothing waits for input.
+    # LC_ALL=C: messages in English; no standard input: nothing waits for a key
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -281,14 +281,14 @@ def _running(command: list[str], folder: Path | None) -> "Iterator[subprocess.Po
 
 
 def compiler_stamp(command: tuple[str, ...]) -> str:
-    """Return text that changes with compiler or processor, without running the compiler."""
+    """Return text that changes if compiler or processor change, without running the compiler."""
     path = shutil.which(command[0]) or command[0]
     parts = [*command, os.path.realpath(path), platform.machine(), cpu_model()]
     with suppress(OSError):
         file = os.stat(path)
         parts += [str(file.st_size), str(file.st_mtime_ns), str(file.st_ino)]
     if "ziglang" in command:
-        from importlib.metadata import PackageNotFoundError, version  # slow, and few need it
+        from importlib.metadata import PackageNotFoundError, version  # imported late: slow
 
         with suppress(PackageNotFoundError):
             parts.append(version("ziglang"))

@@ -1,7 +1,7 @@
 /* A pool of THREADS threads: the caller and workers.  The workers start with the first step and end
    with the last user of the program.  Barriers synchronize all threads within a step.  A waiting
-   thread spins for some microseconds and then sleeps: a thread that spins on the core of another
-   thread would delay the other thread by a time slice. */
+   thread spins for some microseconds and then sleeps, so that it does not keep a thread that needs the
+   same core waiting. */
 #define FIRST(n) ((n) * part.index / part.count)
 #define LAST(n) ((n) * (part.index + 1) / part.count)
 
@@ -15,8 +15,8 @@ ACROSS int claim(const struct part part, const int64_t list, int64_t *first, int
 #if CLAIMS
 static const uint64_t claimable[CLAIMS] = CLAIMABLE;
 
-/* For each list and thread, the unclaimed units of the thread's share: their first number in the upper
-   32 bits, their end in the lower 32 bits. */
+/* The unclaimed units of each thread's share, for each list: the first unit in the upper 32 bits, the
+   end in the lower 32 bits. */
 static struct {
   _Alignas(64) _Atomic uint64_t left;
 } claims[CLAIMS][THREADS];
@@ -27,17 +27,17 @@ static struct {
   condition moved;
   atomic_int arrived, round, sleepers, stopping, users;
   struct call *call;
-  int64_t end;                /* the step up to which the threads work */
+  int64_t end;                /* number of the step at which the threads stop */
   int alone;                  /* whether the caller makes the next steps alone */
-  int trial;                  /* bursts left of a trial (see thread_steps.h) */
-  int64_t patience, retry;    /* duration factor and time of the next trial */
+  int trial;                  /* remaining bursts of a trial (see thread_steps.h) */
+  int64_t patience, retry;    /* see MIN_PATIENCE; time of the next trial */
   int64_t steps, spent;       /* steps and nanoseconds of this burst so far */
   int64_t bursts[2];          /* nanoseconds of the last burst or trial: all threads, caller alone */
-  double nanoseconds[2];      /* of a step: all threads (times WORTH), caller alone */
-  thread workers[THREADS];    /* the caller is number 0 */
-  int started;                /* how many workers run */
-  int forkable;               /* whether forks are handled */
-  int core;                   /* excluded from the workers' affinity */
+  double nanoseconds[2];      /* mean time of a step: all threads (times WORTH), caller alone */
+  thread workers[THREADS];    /* number 0, the caller, is not used */
+  int started;                /* number of running workers */
+  int forkable;               /* whether `reset` is called in forked child processes */
+  int core;                   /* the core on which workers must not run, or -1 */
 } pool = {.alone = 1};
 
 INLINE int has_passed(const int round) {
@@ -75,7 +75,7 @@ static void barrier(const struct part part) {
   if (part.count > 1) wait_at_barrier();
 }
 
-/* Make the shares of a thread in all lists unclaimed again. */
+/* Mark the units of a thread's share as unclaimed, in all lists. */
 static void offer(const int64_t thread) {
   (void)thread;
 #if CLAIMS
@@ -87,9 +87,9 @@ static void offer(const int64_t thread) {
 }
 
 #if CLAIMS
-/* Claim units *first to *last of a list; return whether any were left.  A thread claims a quarter of
-   the rest of its own share at a time, and then single units from the ends of other shares.  So faster
-   cores do more, and no thread waits for a thread without a core.  Sums do not depend on claims. */
+/* Claim units *first to *last of a list; return whether any were left.  A thread first claims its own
+   share, a quarter of the rest at a time, then single units from the ends of other shares.  So faster
+   cores do more, and no thread waits for a thread that has no core.  Sums do not depend on claims. */
 ACROSS int claim(const struct part part, const int64_t list, int64_t *first, int64_t *last) {
   if (part.count == 1) { /* all units at once */
     const int64_t before = *last;

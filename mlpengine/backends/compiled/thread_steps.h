@@ -1,30 +1,30 @@
-/* The steps of a pool of threads.  There are two ways: all threads make the steps, or the caller alone.
-   On a busy machine each barrier may wait for a thread without a core.  So the pool measures steps, and
-   uses the caller alone unless all threads are clearly faster. */
+/* The steps of a pool of threads.  There are two modes: all threads make the steps, or the caller makes
+   them alone.  On a busy machine, a barrier may wait for a thread that has no core.  So the pool
+   measures steps, and uses all threads only if they are clearly faster. */
 
-/* Duration of a burst.  A burst is the steps between two choices of the way.  It may have several calls,
-   because a call of few steps is too short to measure: waking the workers takes most of the time. */
+/* Duration of a burst.  A burst is the steps between two choices of the mode.  It may span several
+   calls: a call of a few steps is too short to measure, because waking the workers takes longer. */
 #define BURST_NANOSECONDS 1000000
 
-/* Number of bursts of a trial of the other way.  The first burst is not measured, because workers wake
-   and fetch data. */
+/* Number of bursts of a trial of the other mode.  The first burst is not measured, because the workers
+   wake and fetch data. */
 #define TRIAL 2
 
-/* Weight of the newest burst in the mean duration of a step of a way.  A single burst that the system
-   interrupts for some milliseconds must not change the way. */
+/* Weight of the newest burst in the mean time of a step.  A single burst that the system interrupts for
+   some milliseconds must not change the mode. */
 #define RECENT (1.0 / 16)
 
-/* Limits of `patience`: all threads are tried again after `patience` times the duration of their last
-   trial.  `patience` doubles whenever a trial ends with the caller alone, because beside other programs
-   every other trial of all threads is fast by chance.  It halves whenever a trial of the caller alone
-   is slower than all threads.  The caller is tried after MAX_PATIENCE bursts, or after slow bursts.
-   Beside other programs, trials thus take at most 1/32 of the time.  When the other programs end, the
-   caller goes on alone for at most 32 times the last trial of up to 20 ms. */
+/* Limits of `patience`.  After a trial of all threads, the next trial starts after `patience` times the
+   duration of this trial.  `patience` doubles when a trial ends with the caller alone: if other
+   programs run, half of the trials are fast by chance.  It halves when a trial of the caller alone is
+   slower than all threads.  The caller is tried after MAX_PATIENCE bursts, or after slow bursts.
+   If other programs run, trials thus take at most 1/32 of the time.  After the other programs end, the
+   caller works alone for at most 32 times the last trial (a trial takes up to 20 ms). */
 #define MIN_PATIENCE 8
 #define MAX_PATIENCE 32
 
-/* Factor by which all threads must be faster than the caller alone.  Beside other programs, both ways
-   are about equally fast, and measured ratios vary by as much. */
+/* Factor by which all threads must be faster than the caller alone.  If other programs run, both modes
+   are about equally fast, and measured ratios vary by this factor. */
 #define WORTH 1.2
 
 static thread_end worker_main(void *number) {
@@ -62,8 +62,8 @@ static int start_workers(void) {
   return all;
 }
 
-/* Reset the pool, at the start and in a forked child process, where no worker runs and locks may be
-   held. */
+/* Reset the pool: at the start, and in a forked child process, which has no workers, and in which locks
+   may be held. */
 static void reset(void) {
   make_lock(&pool.busy);
   make_lock(&pool.round_lock);
@@ -80,16 +80,15 @@ __attribute__((constructor)) static void make_pool(void) {
   pool.forkable = call_in_forks(reset);
 }
 
-/* Exclude the caller's core from the workers' affinity.  Schedulers often wake a thread on the core of
-   the waking thread.  They do not separate two threads that alternate there, because both sleep half of
-   the time. */
+/* Keep workers off the caller's core.  A scheduler often wakes a worker on the caller's core, and
+   leaves it there, because the two threads alternate and each sleeps half of the time. */
 static void set_affinity(void) {
   const int here = this_core();
   if (here != pool.core && exclude_core(here, pool.workers + 1, THREADS - 1)) pool.core = here;
 }
 
-/* Count `some` more steps of `nanoseconds`; at the end of a burst, choose the way of the next burst.
-   A slow burst of the caller does not start a trial: on a busy machine, all threads are no faster. */
+/* Count `some` more steps that took `nanoseconds`; at the end of a burst, choose the next mode.  A slow
+   burst of the caller alone does not start a trial, because all threads would also be slow. */
 static void choose(const int64_t some, const int64_t nanoseconds) {
   const int64_t steps = pool.steps + some, spent = pool.spent + nanoseconds;
   const int is_over = spent >= BURST_NANOSECONDS;
@@ -120,8 +119,8 @@ static void choose(const int64_t some, const int64_t nanoseconds) {
   }
 }
 
-/* Return whether all threads make the next steps.  If the system starts no threads, the caller makes
-   the steps alone, and tries again later. */
+/* Return whether all threads make the next steps.  If threads cannot be started, the caller makes the
+   steps alone, and tries again later. */
 static int works_together(const struct call *call) {
   if (call->threads ? call->threads == 1 : pool.alone) return 0;
   if (start_workers()) return 1;
@@ -133,7 +132,7 @@ static int works_together(const struct call *call) {
 }
 
 /* Run a call in bursts of steps, on all threads or on the caller alone.  Each step of all threads ends
-   with a barrier, and no worker reads the call after it.  Without steps, no worker wakes. */
+   with a barrier, and no worker reads `call` after the last barrier. */
 static void run(struct call *call) {
   while (call->done < call->count && !call->status) {
     const int together = works_together(call);

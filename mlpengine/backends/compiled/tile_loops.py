@@ -1,11 +1,11 @@
-"""Matrix products c = a b as C.  `tiling` chooses the sizes of tiles and panels.
+"""Matrix products c = a b as C loops over tiles of c; `tiling` chooses the sizes.
 
-A tile is up to `Tiling.height` rows by two vectors of c.  A pass adds up to `depth_block` terms to
-each sum; during a pass, the sums of a tile stay in registers.  After the last pass, the epilogue
-applies the maps that are fused into the product.
+A tile is a part of c: up to `Tiling.height` rows by two vectors of columns.  Its sums stay in
+registers during a pass, which adds up to `depth_block` terms to each sum.  After the last pass, the
+epilogue applies the element-wise ops that are fused into the product.
 
-A panel is a packed copy of b, two vectors wide.  Tiles read a panel sequentially, however far apart
-the rows of b are.  A group of panels stays in the second-level cache.
+A panel is a copy of columns of b, two vectors wide, in the order in which tiles read it.  A group
+of panels stays in the second-level cache.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,18 +37,18 @@ TILE_PARAMETERS = (
 )
 
 LONG_EPILOGUE = 20
-"""Number of operations above which an epilogue is a function, not unrolled into each tile.
+"""An epilogue with more operations becomes a function, and is not unrolled into each tile.
 
-The tile of each height would contain the epilogue up to 28 times.  With a function, a network of
-three hidden layers with a long activation compiled in 2.1 s of processor time instead of 8.6 s.  A
-step takes equally long (Xeon with AVX-512, GCC 12, float32, November 2026)."""
+Unrolled, the tile of each height would contain the epilogue up to 28 times.  With a function, a
+network of three hidden layers with a long activation compiled in 2.1 s instead of 8.6 s of
+processor time; a step took equally long (Xeon with AVX-512, GCC 12, float32, November 2026)."""
 
 OPERATIONS_OF_FUNCTION = 16
-"""Number of operations to count for an elementary function such as exp."""
+"""Number of operations that a function such as exp counts as."""
 
 
 def heights(rows: int, tallest: int) -> set[int]:
-    """Return the heights of tiles that cover `rows` rows, as tile_height() chooses them."""
+    """Return the heights of the tiles that cover `rows` rows, as tile_height() chooses them."""
     return {end - top for top, end in pairwise(tile_tops(rows, tallest))}
 
 
@@ -57,8 +57,8 @@ def tile_tops(rows: int, tallest: int) -> list[int]:
     tops = [0]
     while tops[-1] < rows:
         left = rows - tops[-1]
-        # Tiles have one row less until full tiles cover the remaining rows.  Two heights then cover
-        # almost any number of rows, and only these tiles are compiled.
+        # Tiles have `tallest` - 1 rows until tiles of `tallest` rows cover the rest.  Two heights
+        # then suffice for almost any number of rows, and only these tiles are compiled.
         tops.append(tops[-1] + (tallest if left % tallest == 0 else min(left, tallest - 1)))
     return tops
 
@@ -75,11 +75,10 @@ def tile_function(product: MatrixProduct, tiling: Tiling, name: str, layout: Lay
         ld = layout.stride(product.b)
         b = f"b + k0 * {ld}, {ld}"
     ends = "part ? part : LANES" if tiling.packing == "none" else "LANES"
-    keep = next((v for v in product.writes if v.stored), product.c)  # the sums between passes
+    keep = next((v for v in product.writes if v.stored), product.c)  # holds sums between passes
     at = layout.at(keep, "r", "v * LANES")
     lanes = "lanes" if layout.ends_within(keep) else ""
     finish = _finish(product, tiling, name, layout) if _is_long(product) else None
-    # Between two passes, sums are in the memory of c, or of a value computed from c.
     passes = product.depth > tiling.depth_block
     kept = [keep] if passes else []
     body: list[Statement] = [
@@ -106,7 +105,7 @@ def tile_function(product: MatrixProduct, tiling: Tiling, name: str, layout: Lay
     if finish is None:
         body.append(Each(_epilogue(product, tiling, name, layout, "sum[r][v]"), _vectors(tiling)))
     else:
-        # an index into `sum` would move it to memory
+        # a copy, because the call would move `sum` from registers to memory
         keeps = Each(["kept[r][v] = sum[r][v];"], _vectors(tiling))
         call = f"{finish.name}(table, workspace, kept, rows, wide, part, i, j);"
         body += ["vec kept[TILE_ROWS][WIDE];", keeps, call]
@@ -131,12 +130,12 @@ def _is_long(product: MatrixProduct) -> bool:
 
 
 def _vectors(tiling: Tiling) -> str:
-    """Return how many rows of vectors a tile has after rows are joined."""
+    """Return C for the number of rows of vectors in a tile; `joined` rows of c share a vector."""
     return "rows" if tiling.joined == 1 else f"(rows + {tiling.joined - 1}) / {tiling.joined}"
 
 
 def _finish(product: MatrixProduct, tiling: Tiling, name: str, layout: Layout) -> CFunction:
-    """Return the function that applies the epilogue to the sums of a tile of any height."""
+    """Return the function that applies a long epilogue to the sums of a tile of any height."""
     vector = _epilogue(product, tiling, name, layout, "kept[r][v]")
     return CFunction(
         f"{name}_finish",
@@ -167,13 +166,13 @@ def product_statements(
 ) -> Sequence[Statement]:
     """Return the loops over the tiles of c.
 
-    A call computes the rows `first` to `last` of c; if `by_columns`, the panels `first` to `last`.
-    If `claimed`, threads claim tiles instead: tiles of the first group of panels from the list
-    ``list``, and tiles of each further group from the next list.
+    A call computes the rows `first` to `last` of c or, if `by_columns`, the columns of the panels
+    `first` to `last`.  If `claimed`, threads claim tiles one by one: for the first group of panels
+    from the list ``list``, for each further group from the next list.
 
     `slices` are the possible numbers of rows of a call.  `times` is the number of rows of c for
-    each row of the batch.  Consecutive tiles share rows of `a` in the first-level cache, and write
-    c sequentially.
+    each row of the batch.  Consecutive tiles have the same rows, so that rows of `a` stay in the
+    first-level cache, and c is written sequentially.
     """
     used = set().union(*(heights(n, tiling.height) for n in slices))
     across = product.sums_rows
@@ -186,7 +185,7 @@ def product_statements(
     body: list[Statement] = []
 
     def loops(makes: Callable[[int, int], Statement]) -> list[Statement]:
-        """Return a loop over the panels of a group for each width of panels."""
+        """Return the loops over the panels of a group, one loop for each width of a panel."""
         return [
             ForLoop(
                 "j",
@@ -203,8 +202,8 @@ def product_statements(
     elif tiling.ahead:
         columns_at = f"{name}_panels + j * {product.depth}"
     else:
-        # Each thread packs a group of panels into its own memory right before reading the group.
-        # No thread waits for another thread, and the panels are in the cache.
+        # Each thread packs a group of panels into its own memory right before it reads the group.
+        # So no thread waits for another thread, and the panels are in the cache.
         own = f" + part.index * {group_size(product, tiling, layout)}"
         columns_at = f"{name}_panels{own} + (j - {start}) * {block}"
         body += loops(lambda wide, _: pack_panel(product, tiling, layout, wide, columns_at))
@@ -247,7 +246,7 @@ def product_statements(
         bound = f"const int64_t right = MIN(left + {width}, to);"
         body = [ForLoop("left", "from", "to", [bound, *body], width)]
     begin, end = ("begin", "end") if across else (0, product.depth)
-    # The loop over passes is outermost, so each part of b is packed once for all rows.
+    # The loop over passes is outermost, so that each part of b is packed once for all rows.
     passes = ForLoop(
         "k0", begin, end, [f"const int64_t k1 = MIN(k0 + {block}, {end});", *body], step=block
     )
@@ -272,7 +271,7 @@ def group_count(product: MatrixProduct, tiling: Tiling, layout: Layout) -> int:
 
 
 def row_copy_size(product: MatrixProduct, tiling: Tiling, layout: Layout, *, claimed: bool) -> int:
-    """Return the size of the packed copy of `a`: one tile's rows if tiles are claimed, else all."""
+    """Return the entries of the packed copy of `a`: of one tile if `claimed`, else of all rows."""
     rows = tiling.height if claimed else product.rows
     return padded_length(rows * tiling.depth_block, layout.lanes)
 
@@ -286,25 +285,25 @@ def group_size(product: MatrixProduct, tiling: Tiling, layout: Layout) -> int:
 def _moves(matrices: Sequence[MatrixValue], layout: Layout) -> list[str]:
     """Return the statements that move the pointers of `matrices` to the start of a tile.
 
-    Constant offsets from there compile faster than indices that are sums of four numbers.
+    Code with constant offsets from there compiles faster than code with long index expressions.
     """
     return [f"{v.name} += {f'i * {layout.stride(v)} + ' if v.rows > 1 else ''}j;" for v in matrices]
 
 
 def _vector(body: Sequence[Statement], lanes: str) -> list[Statement]:
-    """Return `body`, after the definition of ``lanes`` if `body` reads it."""
+    """Return `body`; if it reads ``lanes``, after the definition of ``lanes``."""
     count = ["const int64_t lanes = part && v == wide - 1 ? part : LANES;"] if lanes else []
     return [*count, *body]
 
 
 def _spans(product: MatrixProduct, layout: Layout) -> list[tuple[int, int, int, int]]:
-    """Return runs of equally wide tiles: vectors, start, stop, lanes of a partial vector or 0."""
+    """Return ranges of columns with equally wide tiles: (vectors, start, stop, partial lanes)."""
     lanes, vectors = layout.lanes, -(-product.columns // layout.lanes)
     within = any(map(layout.ends_within, _unpadded(product)))
     part = product.columns % lanes if within else 0
     pairs = vectors // 2 * 2
-    # Tiles are two vectors wide.  An odd last vector has its own tile.  If the last vector must be
-    # masked, because rows have no padding, its tile is a run of its own.
+    # Tiles are two vectors wide.  If the number of vectors is odd, the last tile is one vector
+    # wide.  If rows have no padding and the last vector is partial, its tile is a range of its own.
     spans = [(2, 0, pairs * lanes, 0), (1, pairs * lanes, vectors * lanes, 0)]
     if part:
         wide = 2 - vectors % 2
@@ -316,7 +315,7 @@ def _spans(product: MatrixProduct, layout: Layout) -> list[tuple[int, int, int, 
 
 
 def _unpadded(product: MatrixProduct) -> list[MatrixValue]:
-    """Return the values that a tile reads or writes by vectors along the rows of c."""
+    """Return the values that a tile reads or writes in vectors along the rows of c."""
     return [*product.tile_matrices, *present(product.bias), *([product.b] * product.sums_rows)]
 
 
@@ -330,7 +329,7 @@ def _tile_buffers(product: MatrixProduct, tiling: Tiling, name: str) -> list[str
 def _epilogue(
     product: MatrixProduct, tiling: Tiling, name: str, layout: Layout, total: str
 ) -> list[Statement]:
-    """Return the statements that compute and store a vector of c from its sums `total`."""
+    """Return the statements that add the bias to the sums `total`, apply the epilogue and store."""
     known = {product.c: f"at_{product.c.name}"}
     joined, row, column = tiling.joined > 1, "r", "v * LANES"
     within = any(map(layout.ends_within, _unpadded(product)))

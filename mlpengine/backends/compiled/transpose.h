@@ -1,4 +1,4 @@
-/* Transpositions of blocks, for panels and to turn rows of few columns into vectors of columns. */
+/* Transposition of blocks, for packing and for narrow matrices (load_columns). */
 
 #if BYTES >= 32 && defined(__has_builtin)
 #if __has_builtin(__builtin_shufflevector)
@@ -8,8 +8,8 @@
 typedef real block_row __attribute__((vector_size(32)));
 typedef real half_row __attribute__((vector_size(16)));
 
-/* Load a block from its rows and transpose it.  Each vector is loaded as halves of two rows, because
-   such loads are cheaper than the permutations that they replace. */
+/* Load a block from its rows and transpose it.  Each vector is loaded as halves of two rows: this saves
+   permutations, which take longer than loads. */
 INLINE void load_transposed(block_row to[BLOCK], const real *const row[BLOCK]) {
   block_row r[BLOCK];
   UNROLL for (int i = 0; i < BLOCK; i++) {
@@ -44,16 +44,16 @@ INLINE void load_transposed(block_row to[BLOCK], const real *const row[BLOCK]) {
 
 #if defined(TRANSPOSE_BLOCKS) && defined(WITH_MASKS) && defined(REAL_IS_FLOAT)
 #define TRANSPOSE_BY_SIXTEEN
-/* Four entries from each quarter of two vectors, given by their places in the first quarters. */
+/* Four entries from each quarter of two vectors; p, q, s, t are their indices in the first quarters. */
 #define FROM_QUARTERS(a, b, p, q, s, t)                                                   \
   SHUFFLE(a, b, p, q, s, t, p + 4, q + 4, s + 4, t + 4, p + 8, q + 8, s + 8, t + 8, p + 12, \
           q + 12, s + 12, t + 12)
-/* Two quarters of each of two vectors: 0 and 2, or 1 and 3 with p = 4. */
+/* Quarters 0 and 2 of each of two vectors (p = 0), or quarters 1 and 3 (p = 4). */
 #define TWO_QUARTERS(a, b, p)                                                             \
   SHUFFLE(a, b, p, p + 1, p + 2, p + 3, p + 8, p + 9, p + 10, p + 11, p + 16, p + 17, p + 18, \
           p + 19, p + 24, p + 25, p + 26, p + 27)
 
-/* Transpose 16 rows: first the 4 by 4 entries of each quarter of 4 rows, then the quarters. */
+/* Transpose 16 rows: first the blocks of 4 by 4 entries, then the matrix of these blocks. */
 INLINE void transpose_sixteen(vec r[16]) {
   vec s[16];
   UNROLL for (int i = 0; i < 16; i += 2) {
@@ -108,14 +108,14 @@ INLINE void load_columns(vec to[LANES], const real *from, const int64_t rows, co
     to[i] = i < rows ? load_some(from + i * ld, columns) : (vec){0};
   transpose(to);
 }
-/* Store columns as rows, the inverse of load_columns; `from` is overwritten. */
+/* The inverse of load_columns: store columns as rows; `from` is overwritten. */
 INLINE void store_columns(real *to, vec from[LANES], const int64_t rows, const int64_t columns,
                           const int64_t ld) {
   transpose(from);
   for (int64_t i = 0; i < rows; i++) store_some(to + i * ld, from[i], columns);
 }
 
-/* Return the sums over the lanes of n vectors, in the first n lanes; n is a constant. */
+/* Return a vector: lane i < n is the sum over the lanes of v[i].  n is a compile-time constant. */
 INLINE vec sums_of_lanes(const vec v[LANES], const int64_t n) {
 #ifdef TRANSPOSE_BY_SIXTEEN
   vec pairs[8], fours[4], halves[2];

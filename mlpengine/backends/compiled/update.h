@@ -1,5 +1,5 @@
-/* Helpers of all optimizers.  Defined before this: RANGES, parts of the parameter vector that threads
-   divide.  A part has a start, a number of units and the length of a unit. */
+/* Functions of all optimizers.  RANGES must be defined: ranges of the parameter vector, each with its
+   start, a number of units and the length of a unit.  Threads divide the units of each range. */
 #define EACH_RANGE(from, to)                                                               \
   for (int64_t range = 0; range < (int64_t)(sizeof RANGES / sizeof *RANGES); range++)      \
     for (int64_t from = RANGES[range][0] + FIRST(RANGES[range][1]) * RANGES[range][2],     \

@@ -18,7 +18,7 @@ from mlpengine.formula import c_number, variable, variables
 
 
 def update_vectors(update: Update, grads: Array) -> dict[str, Array]:
-    """Return the flat vectors of an update by their names in C."""
+    """Return the vectors (parameters,) of an update by their names in C."""
     moments = {f"moment_{name}": moment for name, moment in update.moments.items()}
     return {"params": update.params, "grads": grads, **moments}
 
@@ -50,7 +50,7 @@ def update_functions(
             "update",
             [name for name in vectors if name.startswith("moment_") or name == decayed],
             _flush(update, itemsize),
-            "What is nearly zero becomes zero, or the floor",
+            "Numbers that are nearly zero become zero, or the floor",
             "const int64_t first, const int64_t last",
         ),
     )
@@ -69,10 +69,10 @@ def _update(update: Update) -> Sequence[Statement]:
 def _loop(
     update: Update, statements: Sequence[Statement], ranges: Sequence[ParameterRange]
 ) -> Scope:
-    """Return the loops over the entries of ranges with one learning rate.
+    """Return the loops over `ranges`, which have the same learning rate.
 
-    The loops run backwards, so the weights of the first layer are in the cache when the next step
-    packs them.
+    The loops run backwards, so that the weights of the first layer are in the cache when the next
+    step packs them.
     """
     ranges = [*reversed(ranges)]
     decays = any(run.weight_decay for run in ranges)
@@ -100,7 +100,7 @@ def _loop(
 
 
 def _numbers(update: Update) -> Iterator[Statement]:
-    """Yield the definitions of the numbers of a step, as vectors, too, if entries read them."""
+    """Yield the definitions of the scalars of a step, also as vectors if the update reads them."""
     doubles = {variable("lr"): "lr", variable("t"): "t"}
     for i, name in enumerate(update.hyper):
         doubles[variable(name)] = f"call->hyper[{i}]"
@@ -114,7 +114,7 @@ def _numbers(update: Update) -> Iterator[Statement]:
 
 
 def _statements(update: Update) -> Sequence[Statement]:
-    """Return the statements that compute the new vectors from the old ones."""
+    """Return the statements that compute new parameters and moments from the old values."""
     constants = [*update.hyper, *update.numbers]
     names = {variable(name): f"vec_{name}" for name in constants}
     names |= {variable(name): f"old_{name}" for name in ("p", "g", *update.moments)}
@@ -123,7 +123,7 @@ def _statements(update: Update) -> Sequence[Statement]:
 
 
 def _flush(update: Update, itemsize: int) -> Sequence[Statement]:
-    """Return the statements that keep moments and decayed parameters from becoming denormal."""
+    """Return the statements that prevent denormal numbers in moments and decayed parameters."""
     limit = c_number(update.threshold, itemsize)
     lines = []
     for name in update.moments:
@@ -143,7 +143,7 @@ def _flush(update: Update, itemsize: int) -> Sequence[Statement]:
 def _vector(
     update: Update, statements: Sequence[Statement], lanes: str, *, decays: bool
 ) -> Sequence[Statement]:
-    """Return the statements for one vector of entries, or for its first `lanes`."""
+    """Return the statements for one vector of entries; with `lanes`, for its first entries only."""
     places = {"p": "params + i"}
     places |= {name: f"moment_{name} + i" for name in update.moments}
     read = set(variables(*update.outputs.values()))

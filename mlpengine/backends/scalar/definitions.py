@@ -13,7 +13,7 @@ from mlpengine.core.spec import Array
 from mlpengine.formula import c_number
 
 TEXT_WIDTH = 96
-"""Maximum number of characters in a line of an array."""
+"""Maximum number of characters in a line of a printed array."""
 
 
 IN_FLASH = """\
@@ -23,7 +23,7 @@ IN_FLASH = """\
 #define IN_FLASH
 #endif
 """
-"""Definition of the qualifier ``IN_FLASH``, for constants that no pointer parameter receives."""
+"""Definition of ``IN_FLASH``, a qualifier of arrays that are never passed as pointers."""
 
 ParameterKind = Literal["reads", "writes", "number", "count"]
 
@@ -33,11 +33,11 @@ PARAMETER_TYPES: Mapping[ParameterKind, str] = {
     "number": "real ",
     "count": "size_t ",
 }
-"""C type of a parameter: a vector to read, a vector to write, a number, or a whole number."""
+"""C type of a parameter: a vector to read, a vector to write, a number, or an integer."""
 
 
 class Constants(NamedTuple):
-    """An array of constants of the C type `kind`; `by_name` if functions do not get its address."""
+    """A constant array of the C type `kind`; `by_name`: it is never passed as a pointer."""
 
     name: str
     values: Array
@@ -46,7 +46,7 @@ class Constants(NamedTuple):
 
     @property
     def c(self) -> str:
-        """The definition in C; numbers that a float holds exactly need no cast."""
+        """The definition in C, with a cast of each number that a float cannot hold exactly."""
         numbers = self.values.tolist()
         if self.kind == "real":
             wide = self.values.astype(np.float64)
@@ -61,7 +61,7 @@ class Constants(NamedTuple):
 
 
 class ScalarFunction(NamedTuple):
-    """A function of a file, with the comment `about` and a result of the C type `result`."""
+    """A function of an exported file; `about` is its comment, `result` its C type."""
 
     name: str
     parameters: Mapping[str, ParameterKind]
@@ -86,9 +86,9 @@ class ScalarFunction(NamedTuple):
 Definition = Constants | ScalarFunction
 
 
-def c_text(statements: Iterable[Statement], indent: str = "  ") -> str:
+def c_text(statements: Iterable[Statement]) -> str:
     """Return statements as lines of C."""
-    return "".join(f"{line}\n" for line in print_statements(statements, SCALAR_C, indent))
+    return "".join(f"{line}\n" for line in print_statements(statements, SCALAR_C, "  "))
 
 
 def c_definitions(definitions: Iterable[Definition]) -> str:
@@ -98,7 +98,7 @@ def c_definitions(definitions: Iterable[Definition]) -> str:
 
 @dataclass(eq=False)
 class FreshNames:
-    """Names that differ from each other and from `taken`."""
+    """Makes names that are not in `taken`, and adds them to it."""
 
     taken: set[str] = field(default_factory=set)
 
@@ -113,7 +113,7 @@ class FreshNames:
 
 @dataclass(eq=False)
 class Functions:
-    """Definitions that several parts of a file share; each function is defined once."""
+    """The definitions of a file; equal functions are defined once."""
 
     names: FreshNames = field(default_factory=FreshNames)
     definitions: list[Definition] = field(default_factory=list)
@@ -128,7 +128,7 @@ class Functions:
         about: str,
         result: Literal["void", "real", "int"] = "void",
     ) -> str:
-        """Define a function with the comment `about`, or find an equal one; return its name."""
+        """Define a function, unless an equal function is defined; return the function's name."""
         made = ScalarFunction(name, parameters, body, about, result)
         key = (name, made.c_parameters, c_text(body))
         if key not in self._known:
@@ -139,7 +139,7 @@ class Functions:
 
 # ---------------------------------------------------------------- pieces of C
 def identifier(text: str, *, upper: bool = False) -> str:
-    """Return `text` as a C identifier: ``_`` replaces all but ASCII letters and digits."""
+    """Return `text` as a C identifier: other characters than A-Z, a-z, 0-9 become ``_``."""
     name = re.sub(r"[^0-9A-Za-z]+", "_", text).strip("_") or "x"
     name = name if name[0].isalpha() else f"n{name}"
     return name.upper() if upper else name
@@ -153,11 +153,11 @@ def comment_text(text: str) -> str:
 
 
 IN_COMMENTS = {**dict.fromkeys([*range(32), 127], "?"), ord("\\"): "/"}
-"""Replacements of ASCII characters in C comments, by code."""
+"""Replacements of ASCII characters in C comments, by character code."""
 
 
 def real_constant(value: float) -> str:
-    """Return a C constant of type real, rounded once from `value`."""
+    """Return `value` as a C constant of type real; the compiler rounds once."""
     return f"R({c_number(float(value), 8)})"
 
 

@@ -1,8 +1,8 @@
-"""Constants and functions as JavaScript; all numbers of a module lie in a single array.
+"""Constants and functions as a JavaScript module; one typed array holds all its numbers.
 
-A vector is a position in that array.  Constants come first, and local arrays of functions follow.
+A vector is an index into this array.  Constants come first, then the local arrays of functions.
 If the array is float32, `Math.fround` rounds the result of every operation.  Functions have the
-same names as in C; names that only JavaScript has begin with ``$``.
+same names as in C; names without a counterpart in C begin with ``$``.
 """
 
 from base64 import b64encode
@@ -52,7 +52,7 @@ MATH = {
     "vmin": "(a, b) => (a < b || a !== a ? a : b)",
     "vselect": "(c, a, b) => (c ? a : b)",
 }
-"""The functions of `mlpengine.formula.SCALARS` in JavaScript; calls round their results."""
+"""The functions of `mlpengine.formula.SCALARS` in JavaScript; callers round to float32."""
 
 TEMPLATES = {
     "element": "$memory[{} + {}]",
@@ -61,10 +61,10 @@ TEMPLATES = {
     "not_finite": "!Number.isFinite({})",
     "floor": "v_floor({})",
 }
-"""Templates of other functions in formulas."""
+"""JavaScript of further functions in formulas."""
 
 EXACT = {*TEMPLATES, "maximum", "minimum", "clip", "sign", "abs", "neg", "where"}
-"""Functions with results that need no rounding."""
+"""Functions with exact results, which need no rounding to float32."""
 
 DECODER = """\
 const $fill = (place, Numbers, text) => {
@@ -74,31 +74,31 @@ const $fill = (place, Numbers, text) => {
 """
 
 MAX_WRITTEN = 16
-"""Maximum number of constants in an array written as numbers; longer arrays are in base64."""
+"""Arrays of up to this length are written as numbers; longer arrays are written in base64."""
 
 
 @dataclass(eq=False)
 class JavaScript:
-    """Prints definitions, for float32 if `single`; `size` counts the numbers in memory so far."""
+    """Prints definitions.  `single`: numbers are float32; `size`: length of the array so far."""
 
     single: bool
     size: int = 0
     _lines: list[str] = field(default_factory=list)
 
     def reserve(self, length: int) -> int:
-        """Reserve memory for `length` numbers, and return its position."""
+        """Reserve `length` numbers of the array; return the index of the first."""
         self.size += length
         return self.size - length
 
     def add(self, definitions: Iterable[Definition]) -> None:
-        """Print definitions after the existing ones."""
+        """Append definitions to the module."""
         for one in definitions:
             self._lines += (
                 self._constants(one) if isinstance(one, Constants) else self._function(one)
             )
 
     def text(self) -> str:
-        """Return the module with its memory and the functions that it needs."""
+        """Return the text of the module, with its array and the functions that it calls."""
         body = "\n".join(self._lines)
         head = [f"const $memory = new Float{32 if self.single else 64}Array({self.size});"]
         head.append(f"const R = {'Math.fround' if self.single else '(x) => x'};")
@@ -184,7 +184,7 @@ class JavaScript:
         return f"R({text})" if self._rounds(node) else text
 
     def _rounds(self, node: Expr) -> bool:
-        """Return whether the result of a function must be rounded to float32."""
+        """Return whether the result of `node` must be rounded to float32."""
         return self.single and not (node.name in EXACT or node.is_mask)
 
 

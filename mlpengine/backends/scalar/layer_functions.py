@@ -1,4 +1,4 @@
-"""Functions on single numbers for the kernels of a network: products, element-wise maps, losses.
+"""Scalar functions for exports: matrix-vector products, element-wise ops, norms and losses.
 
 Sizes are arguments of the functions, so that layers of one kind share a function.
 """
@@ -28,14 +28,14 @@ from mlpengine.ops import EntryLoss
 from mlpengine.ops.cross_entropy import SoftmaxCrossEntropy
 
 LONG_SUM = 64
-"""Minimum length of an inner product that is computed in four parts, with more code."""
+"""Minimum length of an inner product for which the longer code with four sums is used."""
 
 
 def dot(functions: Functions, length: int = 0) -> str:
     """Define the inner product of two vectors with about `length` entries; return its name.
 
-    A long product is computed as four sums, so that a processor can overlap additions.  Compilers
-    must keep the order of floating-point additions, so they cannot split a sum.
+    A long product is computed as four sums, so that the processor can overlap additions.  A
+    compiler would not split the sum, because it must keep the order of additions.
     """
     parameters: dict[str, ParameterKind] = {"a": "reads", "b": "reads", "n": "count"}
     a, b, total = element("a", "i"), element("b", "i"), variable("sum")
@@ -72,7 +72,7 @@ def dot(functions: Functions, length: int = 0) -> str:
 
 
 def add_scaled(functions: Functions) -> str:
-    """Define the function that adds a multiple of a vector to another vector; return its name."""
+    """Define ``f(y, x, factor, n)``, which computes y += factor * x; return its name."""
     return functions.add(
         "add_scaled",
         {"y": "writes", "x": "reads", "factor": "number", "n": "count"},
@@ -113,10 +113,10 @@ def dense_function(
 ) -> str:
     """Define a layer ``f(x, w, [b,] *reads, *stored, in, out)``; return its name.
 
-    The product of the layer has the name `operand`.  `steps` are the rules after the product, each
-    with the names of its values.  The rules read the vectors `reads`, and write the vectors
-    `stored`, which have an entry for each unit.  `in_dim`, about the number of inputs, selects the
-    `dot`.
+    The formulas in `steps` follow the product w x + b.  The product is their variable `operand`;
+    other variables are entries of the vectors `reads`.  Each rule in `steps` comes with the names
+    of its values.  The values named `stored` are written to vectors with an entry for each unit.
+    `in_dim` is the approximate number of inputs (see `dot`).
     """
     product = called(dot(functions, in_dim), "w + i * in_dim", "input", "in_dim")
     if biased:
@@ -138,7 +138,7 @@ def dense_function(
 
 
 def layer_norm_function(functions: Functions, eps: float, *, scaled: bool, biased: bool) -> str:
-    """Define layer norm of a row, ``f(x, [scale,] [bias,] y, n)``; y may be x.  Return its name."""
+    """Define layer norm of a row, ``f(x, [scale,] [bias,] y, n)``; return its name.  y may be x."""
     given: dict[str, ParameterKind] = {"scale": "reads"} if scaled else {}
     given |= {"bias": "reads"} if biased else {}
     mean, variance, rstd = map(variable, ("mean", "variance", "rstd"))
@@ -164,7 +164,7 @@ def layer_norm_function(functions: Functions, eps: float, *, scaled: bool, biase
 
 
 def softmax_function(functions: Functions, *, log_of: bool = False) -> str:
-    """Define softmax or its logarithm, ``f(x, y, n)``; y may be x.  Return the name."""
+    """Define softmax, or with `log_of` its logarithm, ``f(x, y, n)``; return its name."""
     x, y, highest, total = (
         element("x", "i"),
         element("y", "i"),
@@ -195,10 +195,10 @@ def softmax_function(functions: Functions, *, log_of: bool = False) -> str:
 def back_dense(
     functions: Functions, rule: VectorRule | None, reads: Sequence[str], *, about: str
 ) -> str:
-    """Define an input gradient, ``f(dy, w, dx, *reads, in, out)``; return its name.
+    """Define the input gradient of a layer, ``f(dy, w, dx, *reads, in, out)``; return its name.
 
-    `rule` is the backward rule of the activation before the layer.  Its operand ``dy`` is the
-    product; `reads` are the other operands.
+    `rule` is the backward formula of the activation before the layer, or None.  Its variable ``dy``
+    is the product of dy and w; its other variables are entries of the vectors `reads`.
     """
     add = f"{add_scaled(functions)}(dx, w + i * in_dim, factor, in_dim);"
     lines: list[Statement] = [
@@ -223,7 +223,7 @@ def back_dense(
 
 
 def each(functions: Functions, rule: VectorRule, *, about: str) -> str:
-    """Define the function of an element-wise rule, ``f(*reads, *writes, n)``; return its name."""
+    """Define an element-wise function of vectors, ``f(*reads, *writes, n)``; return its name."""
     names = {name: name for name in (*rule.given, *rule.outputs)}
     steps = [Let(*step) for step in rule.steps(names, "t")]
     body = [*_loads(rule.reads, "i"), *steps, *_stores(rule.writes, "i")]
@@ -245,7 +245,7 @@ def loss_function(functions: Functions, about: str, body: Sequence[Statement]) -
 
 
 def entry_loss(op: EntryLoss, entries: int) -> list[Statement]:
-    """Return the body of a loss of `entries` targets, each with one or more outputs."""
+    """Return the body of a `loss_function` over `entries` targets, such as the squared error."""
     f, count = op.formulas, op.columns
     value: Expr = f.entry
     if isfinite(op.target_range[0]):
@@ -273,7 +273,7 @@ def entry_loss(op: EntryLoss, entries: int) -> list[Statement]:
 
 
 def cross_entropy(functions: Functions, op: SoftmaxCrossEntropy, columns: int) -> list[Statement]:
-    """Return the body of sum(q) log(sum(exp(o))) - sum(q o), with q the target as a row."""
+    """Return the body of sum(q) log(sum(exp(o))) - sum(q o), with outputs o and target row q."""
     if op.ignore_index is not None:
         raise UnsupportedError(op.name)
     smoothing, weight = float(op.label_smoothing), ""

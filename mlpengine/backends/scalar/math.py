@@ -1,4 +1,4 @@
-"""The C before all definitions: types, and macros for the functions of math.h."""
+"""C that comes before the definitions of a file: types, and macros for functions of math.h."""
 
 import re
 
@@ -15,7 +15,7 @@ typedef {upper}_REAL real;
 """
     + IN_FLASH
 )
-"""The type ``real`` and its rounding, from the macros ``NAME_REAL`` and ``NAME_DOUBLE``."""
+"""The type ``real``, which the macros ``NAME_REAL`` and ``NAME_DOUBLE`` select."""
 
 BITS = """\
 #if {upper}_DOUBLE
@@ -37,7 +37,7 @@ static bits magnitude(real x)
 #define is_nan(x) (magnitude(x) > INFINITE)
 
 """
-"""Tests for NaN and infinite numbers; need ``stdint.h``, ``string.h`` and ``NAME_DOUBLE``."""
+"""Functions that detect NaN and infinity; they need ``stdint.h`` and ``string.h``."""
 
 LIBM = """\
 #if {upper}_DOUBLE
@@ -49,7 +49,7 @@ LIBM = """\
 
 
 def mathematics(text: str, upper: str) -> str:
-    """Return the C that must come before the definitions `text`; `upper` is the prefix NAME."""
+    """Return the C that the definitions `text` need; `upper` is NAME in ``NAME_REAL``."""
     head = PRELUDE.format(upper=upper)
     if re.search(r"\bis_(finite|nan)\b", text):
         head += BITS.format(upper=upper)

@@ -1,4 +1,4 @@
-"""Scalar code, without vectors, for steps and predictions of one row, from compiled kernels."""
+"""Scalar code of a training step or a prediction for one row."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -25,9 +25,9 @@ def write_step(
     """Return a writer with scalar statements that run `instructions` on one row.
 
     `inputs` are the arrays of the row, and `outputs` the arrays that the caller reads afterwards.
-    For the other arguments see `ScalarWriter`.  Arrays that are neither inputs, nor `fixed`, nor
-    written become constants.  Integers are stored as real numbers.
-    Raises: UnsupportedError if an instruction has no form on single numbers.
+    For the other arguments see `ScalarWriter`.  All further arrays that are only read become
+    constants.  Integers are stored as real numbers.
+    Raises: UnsupportedError if an instruction has no scalar code.
     """
     batch = Batch(1, inputs, scalar=True)
     itemsize = next(a.itemsize for a in (*inputs, *outputs) if a.dtype.kind == "f")
@@ -53,7 +53,7 @@ def write_step(
 
 
 def _apart(kernels: Iterable[Kernel]) -> Iterator[Kernel]:
-    """Yield the kernels, and after a product dx = dy w most of its fused steps as kernels."""
+    """Yield the kernels; after a product dx = dy w, only a first step on dx stays fused."""
     for kernel in kernels:
         yield kernel
         if isinstance(kernel, Product) and kernel.form == "input_gradient":
@@ -70,7 +70,7 @@ def _apart(kernels: Iterable[Kernel]) -> Iterator[Kernel]:
 def _find_lifetimes(
     kernels: Sequence[Kernel], writer: ScalarWriter, given: set[int], ends: set[int]
 ) -> None:
-    """Add the values to the storages of `writer`, with their lifetimes."""
+    """Add each value that needs memory to ``writer.storages``, with first and last use."""
     storages = writer.storages
     for time, kernel in enumerate(kernels):
         for value in () if kernel.sums_rows else kernel.writes:

@@ -1,4 +1,4 @@
-"""The statements of a step on single numbers, and the place of every value in memory."""
+"""The scalar statements of a step, and the position of every value in memory."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,19 +14,19 @@ from mlpengine.formula import Expr
 
 @dataclass(eq=False)
 class ScalarWriter:
-    """Forward, loss and backward of one row.
+    """Scalar code of forward, loss and backward for one row.
 
-    The gradient of a weight is not computed, because it is the product of two vectors.  These
-    ``factors`` are kept until the update.
+    The gradient of a weight is the outer product of the vectors dy and x.  This product is not
+    computed: the update reads the two vectors (`factors`).
 
     Attributes:
-        functions: definitions; called functions are added.
-        fixed: text of arrays with a place of their own, such as parameters, by address.
+        functions: definitions of the file; the functions that are called here are added.
+        fixed: C expressions of arrays outside `memory`, such as parameters, by address.
         memory: name of the array that holds all other values.
-        storages: positions of values in ``memory``.
+        storages: positions of values in `memory`.
         statements: statements of the step; their variable ``value`` is the loss.
-        size: number of entries of ``memory``.
-        factors: texts of dy and x, by the address of a weight's gradient.
+        size: number of entries of `memory`.
+        factors: C expressions of dy and x, by the address of a weight's gradient.
         trains: whether there is a loss.
     """
 
@@ -40,11 +40,11 @@ class ScalarWriter:
     trains: bool = False
 
     def place_of(self, array: Array) -> str:
-        """Return the text of an array in ``memory``."""
+        """Return the C expression of an array in `memory`, such as "scratch + 8"."""
         return next(self.places(v) for v in self.storages if v.address == address_of(array))
 
     def places(self, *values: MatrixValue) -> str:
-        """Return the addresses of values as the text of arguments."""
+        """Return the C expressions of values, separated by commas, as arguments of a call."""
         return ", ".join(map(self._place, values))
 
     def element(self, value: MatrixValue, index: str) -> Expr:
@@ -52,7 +52,7 @@ class ScalarWriter:
         return element(f"({self._place(value)})", index)
 
     def each_row(self, function: str, rows: int, *arguments: MatrixValue | str) -> Statement:
-        """Return the call of a function for each of `rows` rows; matrices advance by a row."""
+        """Return calls of a function for `rows` rows; values with rows are passed row by row."""
         shown = [
             a if isinstance(a, str) else self._place(a) + f" + row * {a.columns}" * (a.rows > 1)
             for a in arguments

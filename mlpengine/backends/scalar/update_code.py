@@ -1,4 +1,4 @@
-"""The update of an optimizer on single numbers."""
+"""Scalar code of an optimizer's update."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,10 +22,10 @@ from mlpengine.formula import constant as number
 
 @dataclass(frozen=True)
 class UpdateCode:
-    """The C of an optimizer; `name` is the type of its state.
+    """The C of an optimizer; `name` is the C type of its state.
 
-    The numbers of a step, such as bias corrections, are computed in ``real``, not in double as in
-    Python.  So `accurate` rewrites their formulas.
+    The scalars of a step, such as bias corrections, are computed in ``real``, which may be float.
+    Python uses double.  So `accurate` rewrites their formulas.
     """
 
     update: Update
@@ -38,26 +38,26 @@ class UpdateCode:
 
     @property
     def decays(self) -> bool:
-        """Whether parameters decay."""
+        """Whether any parameter has weight decay."""
         return bool(self.update.decayed)
 
     @cached_property
     def _numbers(self) -> list[str]:
-        """Names of the numbers that the update of an entry reads."""
+        """Names of the scalars of a step that the update reads."""
         return [n for n in variables(*self.update.outputs.values()) if n in self.update.numbers]
 
     @property
     def parameters(self) -> str:
-        """Text of the parameters of ``update`` after the gradient and its factor."""
+        """Further parameters of the C function ``update``, such as ", real rate"."""
         decay = ", real keep" if self.decays else ""
         return "".join(f", real {name}" for name in self._numbers) + decay
 
     def arguments(self, keep: str = "keep") -> str:
-        """Return the arguments for `parameters`; `keep` is the factor that decays parameters."""
+        """Return the arguments for `parameters`; `keep` is the C of 1 - lr * weight_decay."""
         return "".join(f", {name}" for name in self._numbers) + f", {keep}" * self.decays
 
     def statements(self) -> list[Statement]:
-        """Return the statements that compute the numbers of a step."""
+        """Return the statements that compute the scalars of a step."""
         given = {variable("lr"): "state->lr", variable("t"): "R(state->steps + 1)"}
         known = {variable(name): number(value) for name, value in self.update.hyper.items()}
         outputs = {n: accurate(self.update.numbers[n], known) for n in self._numbers}
@@ -91,10 +91,10 @@ class UpdateCode:
 
 
 def accurate(formula: Expr, known: Mapping[Expr, Expr]) -> Expr:
-    """Return the formula with the values of `known` operands, in a form accurate in float32.
+    """Return a formula that is accurate in float32, with `known` variables replaced by values.
 
     A power with a variable exponent becomes exp(exponent * log(base)), and 1 - exp(x) becomes
-    -expm1(x).  Computed directly, 1 - 0.999**t has a relative error of 6e-5 in float32.
+    -expm1(x).  Without this, 1 - 0.999**t has a relative error of 6e-5 in float32.
     """
     values: dict[Expr, Expr] = dict(known)
     for node in order([formula], known):

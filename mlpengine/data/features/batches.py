@@ -16,8 +16,8 @@ class Batches:
 
     `rows` is a number of rows or an array of row indices.  The int64 array `order` of all rows is
     shuffled in place, and every batch is a view of `order`.  `drop_last` leaves out a last batch
-    with fewer than `batch_size` rows.  `windows` shuffle the rows of a file by blocks; `rows` must
-    be a number.
+    with fewer than `batch_size` rows.  With `windows`, the rows of a file are shuffled in blocks,
+    and `rows` must be a number.
 
     >>> [len(indices) for indices in Batches(5, 2).epoch()]
     [2, 2, 1]
@@ -42,8 +42,8 @@ class Batches:
             raise DataError(f"batches: batch_size must be at least 1 ({batch_size})")
         if drop_last and batch_size > self.order.size:
             raise DataError(
-                f"batches: a whole batch is needed with drop_last "
-                f"({plural(self.order.size, 'row')} in batches of {batch_size})"
+                "batches: with drop_last, batch_size must not exceed the number of rows "
+                f"({plural(self.order.size, 'row')}, batch_size {batch_size})"
             )
         self.batch_size = int(batch_size)
         self.windows, self.drop_last = windows, drop_last
@@ -68,7 +68,7 @@ class Batches:
         return self.cursor >= self.n_rows
 
     def begin(self) -> None:
-        """Order the rows of the next epoch, unless the current epoch has batches left."""
+        """Shuffle the rows for the next epoch; do nothing while batches of this epoch are left."""
         if not self.is_done:
             return
         if self.windows is not None:

@@ -10,9 +10,9 @@ from mlpengine.core.errors import DataError
 from mlpengine.core.spec import Array
 from mlpengine.data.features.options import Options
 from mlpengine.data.features.thresholds import (
+    CLEAR_RATIO,
     MAX_ONE_HOT,
     ONE_HOT_ROWS,
-    SAYS_MUCH,
     SMALLEST_VALUE,
     WEIGHED_CODES,
 )
@@ -23,12 +23,12 @@ UNKNOWN, MISSING_LEVEL = "(unknown)", "(missing)"
 
 
 class Category:
-    """A category column: a code for each level, for unknown texts, and for missing values.
+    """Maps the texts of a category column to codes.
 
-    Texts with too few training rows are unknown, so that training sees the unknown code.  There is
-    a code for missing values if training rows had some (`gaps`); without this code, a missing value
-    is unknown.  `text` is False if the training table had numbers in this column.  In a row's
-    one-hot features, the feature of the row's code is `value` (see `weigh`); all others are 0.
+    Each level, a frequent text of the training rows, has a code.  All other texts, also rare texts
+    of the training rows, have the unknown code.  With `gaps`, missing values have a code of their
+    own; else they have the unknown code.  `text` is False if the training table had numbers in this
+    column.  The one-hot feature of a row's code is `value` (see `weigh`); all others are 0.
     A text in `missing` is a missing value, unless the text is a level.
     """
 
@@ -70,12 +70,12 @@ class Category:
     def weigh(self, table: Table, target: Array) -> None:
         """Shrink the one-hot features if the levels of training rows explain little of the target.
 
-        Weights of levels with few rows learn noise.  The size of Adam's steps does not depend on
-        the size of a feature, so a step changes the output less if the feature is small.
+        Weights of levels with few rows learn noise.  The steps of Adam have one size for small and
+        large features, so a step changes the output less if the feature is small.
         """
         if self.size > WEIGHED_CODES:
             ratio = variance_ratio(self.encode(table), target)
-            self.value = float(np.clip((ratio - 1) / SAYS_MUCH, SMALLEST_VALUE, 1))
+            self.value = float(np.clip((ratio - 1) / CLEAR_RATIO, SMALLEST_VALUE, 1))
 
     @property
     def size(self) -> int:
@@ -84,7 +84,7 @@ class Category:
 
     @property
     def names(self) -> list[str]:
-        """The name of each code's feature."""
+        """Names of the one-hot features, one for each code."""
         labels = [*self.levels, UNKNOWN] + [MISSING_LEVEL] * self.gaps
         return [f"{self.column}={label}" for label in labels]
 
@@ -102,7 +102,7 @@ class Category:
         return np.where(codes < 0, unknown + self.gaps, codes)
 
     def unknown_texts(self, table: Table) -> Counter[str]:
-        """Count the rows of each text that is no level."""
+        """Count the rows of each text that is not a level."""
         codes, texts = coded(table[self.column])
         unknown = (self.encode(table) == len(self.levels)) & (codes >= 0)
         found, counts = np.unique(codes[unknown], return_counts=True)
@@ -128,7 +128,7 @@ class Category:
 
 
 def write_one_hots(categories: Sequence[Category], codes: Sequence[Array], out: Array) -> None:
-    """Write the one-hot features of all categories; `codes` has the codes (rows,) of each."""
+    """Write the one-hot features of all categories; `codes` has an array (rows,) for each."""
     for start in range(0, len(out), ONE_HOT_ROWS):
         block = out[start : start + ONE_HOT_ROWS]
         block[...] = 0.0
@@ -141,8 +141,8 @@ def write_one_hots(categories: Sequence[Category], codes: Sequence[Array], out: 
 def variance_ratio(codes: Array, target: Array) -> float:
     """Return the F statistic of an analysis of variance, about 1 if levels differ by chance alone.
 
-    F is the variance of the target between levels, divided by the variance within levels.  Both are
-    sums over the classes, or over the standardized targets.
+    F is the variance of the target between levels, divided by the variance within levels.  Each
+    variance is summed over the classes, or over the standardized targets.
 
     Shapes: `codes` (rows,); `target` (rows,) classes from 0 on, or (rows, targets) numbers.
     Source: Fisher 1925, "Statistical methods for research workers", chapter 7.
@@ -168,7 +168,7 @@ def variance_ratio(codes: Array, target: Array) -> float:
 
 
 def coded(column: Column) -> tuple[Array, list[str]]:
-    """Return codes of a column, and the text of each code; a missing value has code -1."""
+    """Return the code of each row, -1 for a missing value, and the text of each code."""
     if column.kind == "text":
         return column.values, list(column.levels)
     distinct = column.distinct()
@@ -178,7 +178,7 @@ def coded(column: Column) -> tuple[Array, list[str]]:
 
 
 def codes_into(distinct: Array, column: Column) -> Array:
-    """Return int32 codes: text codes, or positions in sorted `distinct` numbers; -1 if missing."""
+    """Return int32 codes: text codes, or indices into the sorted `distinct`; -1 if missing."""
     if column.kind == "text":
         return column.values
     codes = np.searchsorted(distinct, column.values).astype(np.int32)
@@ -187,7 +187,7 @@ def codes_into(distinct: Array, column: Column) -> Array:
 
 
 def _as_number(text: str) -> str:
-    """Return a number's text as a column of numbers writes it; other texts are unchanged."""
+    """Write a number as `number_text` does, such as "1.50" as "1.5"; keep other texts."""
     values = parse_numbers([text], frozenset())
     return text if values is None else number_text("number", float(values[0]))
 
@@ -196,6 +196,6 @@ def _refuse_gap(table: Table, column: str, codes: Array, strict: bool) -> None:
     if strict and (codes < 0).any():
         row = int(np.flatnonzero(codes < 0)[0])
         raise DataError(
-            f"{table.where(column, row)}: is missing (missing: error); fill it, or choose mean, "
-            "median or indicator"
+            f"{table.where(column, row)}: the value is missing; fill it in, or set data.missing to "
+            "mean, median or indicator"
         )

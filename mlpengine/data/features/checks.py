@@ -40,7 +40,7 @@ from mlpengine.settings.features import TaskName
 
 KEEP_IF = "keep it only if it is known when you predict, else list it under data.drop"
 
-USE_IT = "to use it, set data.drop to a list without it, such as []"
+USE_IT = "to use it, set data.drop: [], or a list without this column"
 
 CORRECT = "correct or clear the value"
 
@@ -69,8 +69,8 @@ class ColumnProfile:
 class Profile:
     """The result of `profile`.
 
-    `remarks` has remarks on the format of values, by column (see `REMARKS`).  `drop` has the
-    columns that training should leave out, and the reason for each.
+    `remarks` maps a column to remarks on the format of its values (see `REMARKS`).  `drop` maps
+    each column that training should leave out to the reason.
     """
 
     source: str
@@ -95,7 +95,7 @@ class Profile:
         return asdict(self)
 
     def warnings(self, dropped: Collection[str] = ()) -> list[str]:
-        """Return a line for each warning; columns in `dropped` have no warnings."""
+        """Return a line for each warning, without warnings about the columns `dropped`."""
         reasons = self.drop | {leak.column: f"{leak.reason}; {KEEP_IF}" for leak in self.suspects}
         lines = [f"column {n!r}: {why}" for n, why in reasons.items() if n not in dropped]
         lines += [
@@ -108,7 +108,8 @@ class Profile:
         lines += [line for line in remarks if line not in lines]
         lines += [f"{o.text}; {CORRECT}" for o in self.outliers if o.column not in dropped]
         if self.target_missing:
-            lines.append(f"target: missing in {plural(self.target_missing, 'row')}; left out")
+            rows = plural(self.target_missing, "row")
+            lines.append(f"target: missing in {rows}; training leaves these rows out")
         if self.duplicates:
             lines.append(
                 f"{self.duplicates} of {self.n_rows} rows are copies of an earlier row; remove "
@@ -125,16 +126,16 @@ class Profile:
             return [
                 f"{len(small):,} of {plural(len(self.classes), 'class', 'classes')} have fewer "
                 f"than {few:,.0f} rows, such as {smallest!r:.60} with {count}; consider merging "
-                "them"
+                "classes"
             ]
         return [
             f"class {name!r:.60}: only {plural(count, 'row')}; consider class weights, or merging "
-            "it"
+            "it with another class"
             for name, count in small.items()
         ]
 
     def recodings(self, dropped: Collection[str]) -> list[str]:
-        """Return a line for each of `dropped` columns that is the target in another coding."""
+        """Return a line for each column in `dropped` that is the target in another coding."""
         return [
             f"column {leak.column!r} is dropped: {leak.reason}; {USE_IT}"
             for leak in self.leaks
@@ -142,7 +143,7 @@ class Profile:
         ]
 
     def misread(self) -> list[str]:
-        """Return a line for each column to correct or to reformat, and for each recoded target."""
+        """Return a line for each recoded target, and each column to correct or to reformat."""
         marks = ("correct the ", "; multiply ", "to use them, ")
         damaged = {n: why for n, why in self.drop.items() if any(mark in why for mark in marks)}
         lines = [f"column {name!r} is dropped: {why}" for name, why in damaged.items()]
@@ -284,6 +285,8 @@ def _to_drop(table: Table, features: list[ColumnProfile]) -> dict[str, str]:
     for column in features:
         if column.kind == "empty":
             reasons[column.name] = "all values are missing"
+        elif column.name.startswith("__index_level_"):  # pandas' name in Parquet files
+            reasons[column.name] = "the index of a pandas data frame"
         elif column.constant:
             reasons[column.name] = f"constant ({column.summary})"
         elif column.kind in ("text", "mixed") and (text := comma_text(table[column.name])):
@@ -314,7 +317,7 @@ def _to_drop(table: Table, features: list[ColumnProfile]) -> dict[str, str]:
 
 
 def _codes_text(levels: Sequence[str]) -> str:
-    """Return why whole numbers are read as texts, with advice if they are large numbers."""
+    """Return why a column of whole numbers is text, and advice if the numbers are large."""
     values = [*map(int, levels)]
     is_large = max(map(abs, values)) >= FIRST_INEXACT
     if not is_large or any(level.lstrip("+-").startswith("0") for level in levels if int(level)):
@@ -353,7 +356,7 @@ commas, and values that may stand for missing values.
 
 
 def _few_texts(table: Table, name: str) -> list[str]:
-    """Return a remark on a column of numbers that is a category because of a few texts."""
+    """Return a remark if a few texts turn a column of numbers into a category."""
     found = few_texts(table[name])
     if found is None:
         return []
@@ -369,8 +372,8 @@ def _few_texts(table: Table, name: str) -> list[str]:
 def more_features(features: int, rows: int) -> str:
     """Return the warning for a table with more features than rows."""
     return (
-        f"there are more features than rows ({features:,} and {rows:,}): a network can "
-        "memorize them; leave out columns, or expect the validation score to be poor"
+        f"there are more features than rows ({features:,} and {rows:,}): a network can memorize "
+        "the rows and predict new rows badly; consider leaving out columns"
     )
 
 

@@ -1,4 +1,4 @@
-"""The kind of a feature column, and the task of a target, from their values."""
+"""Infer the kind of a feature column, and the task of a target, from the values."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -45,11 +45,12 @@ _DIGITS = re.compile(r"[+-]?[\d.,'\u2019\u00a0\u202f ]+(?:[eE][+-]?\d+)?")
 def kind_of(column: Column) -> FeatureKind:
     """Return the kind of a column as a feature.
 
-    A text column with more than FEW_LEVELS levels is `mixed` if nearly all levels are numbers.
-    Codes of equal length, such as postal codes with leading zeros, are not `mixed`.  Other text
-    columns are a `category` with at most FEW_LEVELS levels, or with at most half as many levels as
-    filled values.  All others are `text`, such as names and ids, and cannot be features.
-    An `integer` column is a number, unless the setting `categorical` lists the column.
+    A level is a distinct text of a text column.  A column with more than FEW_LEVELS levels is
+    `mixed` if nearly all levels are numbers.  Codes of equal length, such as postal codes with
+    leading zeros, are not `mixed`.  Another text column is a `category` if it has at most
+    FEW_LEVELS levels, or at most half as many levels as non-missing values.  All others, such as
+    names and ids, are `text`, and cannot be features.  An `integer` column is a number, unless the
+    setting `categorical` lists the column.
     """
     if column.kind != "text":
         if column.missing.all():
@@ -68,12 +69,12 @@ def kind_of(column: Column) -> FeatureKind:
 
 
 def are_codes(levels: Sequence[str]) -> bool:
-    """Whether all levels of a text column are whole numbers, with leading zeros or beyond 2**53."""
+    """Return whether all levels are whole numbers that stay text: 007, or beyond 2**53."""
     return all(level.lstrip("+-").isdigit() for level in levels)
 
 
 def marked_number(column: Column) -> tuple[str, str] | None:
-    """Return a level and its number, such as "12 %" and "12", for a text column of marked numbers.
+    """Return an example, such as ("12 %", "12"), if a text column has numbers with marks.
 
     Marks are units, percent and currency signs, parentheses around negative numbers, and the
     typographic minus sign.  The result is None unless nearly all levels are numbers, with at most
@@ -104,7 +105,7 @@ def marked_number(column: Column) -> tuple[str, str] | None:
 def comma_text(column: Column) -> str | None:
     """Return a warning about a text column with numbers such as 1,5 or 1.234,5.
 
-    The result is None unless nearly all levels are numbers, in one of several formats.
+    The result is None unless nearly all levels are numbers with the same decimal mark.
     """
     if column.kind != "text":
         return None
@@ -118,7 +119,7 @@ def comma_text(column: Column) -> str | None:
     if not read or len(others) > (1 - MIXED_SHARE) * len(levels):
         return None
     if others and kind_of(column) == "mixed":
-        return None  # the texts are the reason, not the marks
+        return None  # correcting the marks would not be enough
     numbers = _numbers(levels)
     points = [level for level in levels if level not in numbers and parsing.is_number(level)]
     fewer = points or list(read)
@@ -139,7 +140,7 @@ def comma_text(column: Column) -> str | None:
 
 
 def _read_by_marks(levels: Sequence[str]) -> tuple[Marks, dict[str, float]]:
-    """Return the marks that read most levels as numbers, and these numbers by level."""
+    """Return the marks that read most levels as numbers, and the number of each such level."""
     return max(
         ((marks, _numbers_by(levels, marks)) for marks in NUMBER_MARKS),
         key=lambda pair: len(pair[1]),
@@ -152,7 +153,7 @@ def _numbers_by(levels: Iterable[str], marks: Marks) -> dict[str, float]:
 
 
 def _numbers(levels: Iterable[str], *, padded: bool = True) -> dict[str, float]:
-    """Return the numbers among the levels, by level.
+    """Return the number of each level that is a number.
 
     If more levels have decimal commas than points, a point does not mark decimals.
     """
@@ -171,9 +172,9 @@ def _numbers(levels: Iterable[str], *, padded: bool = True) -> dict[str, float]:
 def odd_row(column: Column) -> int | None:
     """Return the row to report if a text column should be numbers; None if all are numbers.
 
-    If some rows are numbers, the result is the first row that is no number.  Without numbers, the
-    result is the first row with another format (boolean, date or text) than most rows.  If all
-    formats are equal, the result is the first row with a value.
+    If any row is a number, the result is the first row that is not a number.  Without numbers, it
+    is the first row with another format (boolean, date or text) than most rows.  If all formats are
+    equal, it is the first row with a value.
     """
     numbers = _numbers(column.levels)
     if len(numbers) == len(column.levels):
@@ -191,10 +192,10 @@ def odd_row(column: Column) -> int | None:
 
 
 def few_texts(column: Column) -> tuple[int, int] | None:
-    """Return the first row with a text, and the number of texts, in a category of numbers.
+    """Return the first row with a text, and the number of such rows, if most rows are numbers.
 
-    The result is None if there are no texts, if texts are more than the share FEW_TEXTS of the
-    filled cells, and for codes such as 007.
+    The result is None if the column is not a category, if no row is a text, or if texts are more
+    than the share FEW_TEXTS of the non-missing values.  Codes such as 007 are texts.
     """
     if kind_of(column) != "category":
         return None
@@ -209,7 +210,7 @@ def few_texts(column: Column) -> tuple[int, int] | None:
 
 
 def odd_texts(column: Column) -> list[str]:
-    """Return the levels that are no numbers, including levels without rows."""
+    """Return the levels that are not numbers, including levels without rows."""
     numbers = _numbers(column.levels)
     return [level for level in column.levels if level not in numbers]
 
@@ -250,14 +251,14 @@ def task_of(columns: list[Column]) -> TaskName:
 
 
 def _are_amounts(values: Array) -> bool:
-    """Return whether whole numbers, some missing, look like counts or like grades.
+    """Return whether whole numbers (NaN if missing) look like counts or like grades.
 
     Counts begin at 0 and have at least MIN_COUNTS distinct values.  Multiples of 5 beyond the most
     frequent count are ignored, because people round to them.  Grades do not begin at 0, have at
     least MIN_MARKS distinct values without a gap, and the smallest value is rare.
-    For both, values become rarer with their distance from the most frequent value, apart from
-    chance, and the largest value is rare.  Rare values have less than 1 / RARER as many rows as the
-    most frequent value.
+    In both, the largest value is rare.  The farther a value is from the most frequent value, the
+    fewer rows it has, up to chance.  A rare value has less than 1 / RARER as many rows as the most
+    frequent value.
     """
     numbers, rows = np.unique(values[~np.isnan(values)], return_counts=True)
     if numbers[0] == 0:
@@ -279,8 +280,7 @@ def _are_amounts(values: Array) -> bool:
 def odd_target_row(column: Column) -> int | None:
     """Return the first row with a text in a target of numbers with a few texts, else None.
 
-    The result is None if the numbers alone are no regression target: a few whole numbers and texts
-    may be classes.
+    The result is also None if the numbers alone would be classes.
     """
     if column.kind != "text":
         return None
@@ -299,5 +299,5 @@ def _number_share(levels: list[str]) -> float:
     sample = levels[:: -(-len(levels) // SAMPLED_LEVELS)]
     numbers = _numbers(sample)
     if len(numbers) == len(sample) and not all(map(parsing.is_number, sample)):
-        return float(len(_numbers(levels)) < len(levels))  # 0 if another dialect reads all levels
+        return float(len(_numbers(levels)) < len(levels))  # 0: other marks read all levels
     return len(numbers) / len(sample)

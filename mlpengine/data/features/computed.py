@@ -18,7 +18,7 @@ from mlpengine.formula import Expr, evaluate, parse, variables
 
 
 class ComputedColumn(NamedTuple):
-    """A computed column: name, formula as text, parsed formula, and the columns it reads."""
+    """A computed column: name, formula as text, parsed formula, and the columns it uses."""
 
     name: str
     text: str
@@ -45,7 +45,7 @@ class FormulaColumn:
 
 
 def computed_column(name: str, text: str, known: Sequence[str]) -> ComputedColumn:
-    """Parse the formula of a column that is computed from the columns `known`."""
+    """Parse the formula of a new column, which may read the columns `known`."""
     if not name.strip():
         raise FormulaError("a column needs a name")
     if name in known:
@@ -60,7 +60,7 @@ def computed_column(name: str, text: str, known: Sequence[str]) -> ComputedColum
 def computed_columns(texts: Mapping[str, str], known: Sequence[str]) -> list[ComputedColumn]:
     """Parse the formulas of columns in order; each may read the earlier columns.
 
-    Raises: FormulaError, led by the column's name, for the first formula that cannot be read.
+    Raises: FormulaError with the column's name, for the first formula that cannot be parsed.
     """
     columns: list[ComputedColumn] = []
     for name, text in texts.items():
@@ -91,7 +91,7 @@ def with_columns(
     Without `strict`, a result that is not finite is a missing value.
 
     Raises: DataError for columns that the table lacks, or that are not numeric.  With `strict`,
-        DataError for the first row where known values give a result that is not finite.
+        DataError for the first result that is not finite though no operand is missing.
     """
     if not columns:
         return table
@@ -113,18 +113,18 @@ def with_columns(
             )
         values[wrong] = np.nan
         part = part.join(Table({column.name: Column(values)}, table.source))
-        computed[column.name] = Column(values if rows is None else _spread(values, rows, table))
+        computed[column.name] = Column(values if rows is None else _at_rows(values, rows, table))
     return table.join(Table(computed, table.source))
 
 
-def _spread(values: Array, rows: Array, table: Table) -> Array:
+def _at_rows(values: Array, rows: Array, table: Table) -> Array:
     all_rows = np.full(table.n_rows, np.nan)
     all_rows[rows] = values
     return all_rows
 
 
 def finite_rows(table: Table, columns: Iterable[ComputedColumn]) -> Array:
-    """Return which rows have finite results of all formulas, in a table from `with_columns`.
+    """Return the mask of rows (of a table from `with_columns`) where all formulas are finite.
 
     A formula that reads a missing value counts as finite.
     """
@@ -145,7 +145,7 @@ def rows_that_fulfil(table: Table, formula: Expr, columns: Sequence[ComputedColu
 
 
 def used_columns(columns: Sequence[ComputedColumn], *formulas: Expr) -> list[str]:
-    """Return the columns of a table, not computed ones, that the formulas read."""
+    """Return the columns that formulas read, without the computed columns."""
     own = {column.name for column in columns}
     reads = [name for column in columns for name in column.reads]
     reads += variables(*formulas)

@@ -10,7 +10,7 @@ from mlpengine.data.features.prepared import PreparedRows
 
 
 class TableFeatures:
-    """A feature matrix that is computed when rows are read, by `write(rows, out)`."""
+    """A feature matrix that is computed when rows are read: `write(rows, out)` fills `out`."""
 
     def __init__(
         self,
@@ -35,9 +35,8 @@ class TableFeatures:
 class Dataset:
     """The arrays of one part of a table, row by row.
 
-    Shapes: features (n, d): an array, PreparedRows in a file, or TableFeatures that are computed
-        when they are read; target (n,) int64 classes or (n, k) numbers, or None; weights (n,) or
-        None.
+    Shapes: features (n, d), as an array, `PreparedRows` (in a file) or `TableFeatures` (computed
+        when read); target (n,) int64 classes or (n, k) numbers, or None; weights (n,) or None.
     Dtype: numbers have the preprocessor's `dtype`; features in a file are float32.
     """
 

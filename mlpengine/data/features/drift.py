@@ -22,9 +22,9 @@ from mlpengine.data.tables.table import Column, Table, number_text
 
 
 class NewRows:
-    """Counts how new rows differ from the training rows, table by table.
+    """Counts differences between new rows and the training rows, table by table.
 
-    `has_history` tells whether lags and windows could read a table of earlier rows.
+    `has_history` tells whether lags and windows had a table of earlier rows to read.
     """
 
     def __init__(self, preprocessor: Preprocessor, *, has_history: bool = False) -> None:
@@ -59,7 +59,7 @@ class NewRows:
         gaps, derived = [], False
         for name, count in self._gaps.items():
             share = self._columns[name]["missing"]
-            # rule of succession: if a few training rows have no gaps, new rows may still have some
+            # rule of succession: the probability of a missing value is above 0 in any case
             likely = (share * self._trained_rows + 1) / (self._trained_rows + 2)
             expected = self._rows * likely
             if count > expected + ODDS * np.sqrt(expected * (1 - likely)):
@@ -72,8 +72,8 @@ class NewRows:
         if self._has_history:
             hint = "lags and windows lack values of earlier rows (new rows may have no target yet)"
         return [
-            *_first(texts, "with texts that have no feature of their own"),
-            *_first(far, "with rows far outside those trained on"),
+            *_first(texts, "with texts unknown to the model"),
+            *_first(far, "with rows far outside the training range"),
             *_first(gaps, "with more missing values than in training"),
             *([hint] if derived else []),
         ]
@@ -104,8 +104,8 @@ def unknown_remarks(preprocessor: Preprocessor, unknown: Mapping[str, Counter[st
         if (more := len(texts) - len(listed)) > 0:
             listed.append(plural(more, "other text"))
         remarks.append(
-            f"column {name!r}: {plural(texts.total(), 'row')} with a text that has no feature of "
-            f"its own: {', '.join(listed)}; such texts are {why}"
+            f"column {name!r}: {plural(texts.total(), 'row')} with a text unknown to the model: "
+            f"{', '.join(listed)}; such texts are {why}"
         )
     return remarks
 
@@ -114,7 +114,7 @@ def far_remarks(preprocessor: Preprocessor, far: Mapping[str, tuple[int, str]]) 
     """Return a line for each column in `far`: the number of far rows, and an example."""
     columns = preprocessor.summary["columns"]
     return [
-        f"column {name!r}: {plural(count, 'row')} far outside those trained on, such as {value} "
+        f"column {name!r}: {plural(count, 'row')} far outside the training range, such as {value} "
         f"({_range(columns[name], preprocessor.kinds[name] == 'date')})"
         for name, (count, value) in far.items()
     ]
@@ -140,8 +140,8 @@ class Drift(NamedTuple):
 
     For numbers, `values` is the largest difference between the distribution functions (Kolmogorov
     and Smirnov).  For texts, `values` is the largest difference between the shares of a text.
-    Missing values do not count for `values`.  `missing` and `trained_missing` are the shares of
-    missing values in new rows and in training.  `is_odd` is True if the drift exceeds chance.
+    `values` ignores missing values.  `missing` and `trained_missing` are the shares of missing
+    values in new rows and in training.  `is_odd` is True if chance does not explain the drift.
     """
 
     column: str
@@ -152,7 +152,7 @@ class Drift(NamedTuple):
 
     @property
     def value(self) -> float:
-        """The larger difference, either of values or of the shares of missing values."""
+        """The larger of the two differences: of values, and of the shares of missing values."""
         return max(self.values, abs(self.missing - self.trained_missing))
 
 

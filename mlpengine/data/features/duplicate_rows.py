@@ -21,9 +21,9 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 def hashed(values: Array, column: int) -> Array:
     """Return a 64-bit hash of each value in column number `column`; the hash of 0 is 0.
 
-    Shape: as `values`, float64 and contiguous.  Dtype: uint64.
+    `values` is float64 and contiguous.  The result has the same shape, and dtype uint64.
     """
-    key = np.array([2 * column + 1], np.uint64) * _FACTOR  # arrays may overflow silently
+    key = np.array([2 * column + 1], np.uint64) * _FACTOR  # as a scalar, an overflow would warn
     bits = (values + 0.0).view(np.uint64) * key  # -0.0 and 0.0 are equal
     bits ^= bits >> np.uint64(30)
     bits *= np.uint64(0xBF58476D1CE4E5B9)
@@ -46,19 +46,19 @@ class DuplicateRows(NamedTuple):
 
     @property
     def together(self) -> Array | None:
-        """Equal numbers for duplicates, an argument of `fold_rows`; None without duplicates."""
+        """Numbers (rows,) for `fold_rows`, equal for duplicates; None without duplicates."""
         return self.hashes if self.exist else None
 
     def of(self, rows: Array) -> "DuplicateRows":
-        """Return the duplicates among some rows."""
+        """Return the hashes of the given rows."""
         return self._replace(hashes=self.hashes[rows])
 
     def learned_once(self, targets: Array, weights: Array | None) -> tuple[Array, Array] | None:
         """Return the rows to learn from, sorted by hash and targets, and their weights.
 
-        Duplicates with equal `targets`, (rows,) or (rows, targets), become one row with the sum of
-        their weights.  Without `weights`, each row has weight 1.  The result is None if there are
-        neither weights nor such duplicates: training then uses all rows in their order.
+        `targets` are (rows,) or (rows, targets).  Duplicates with equal targets become one row with
+        the sum of their weights.  Without `weights`, each row has weight 1.  The result is None if
+        there are neither weights nor such duplicates; training then uses all rows as they are.
         """
         if weights is None and not self.exist:
             return None
@@ -104,7 +104,7 @@ def row_hashes(columns: Iterable[Column]) -> Array:
 
 
 def count_duplicates(table: Table) -> int:
-    """Return how many rows equal an earlier row in every column, even in missing values.
+    """Return how many rows equal an earlier row in every column; missing values are equal.
 
     Rows are compared by a 64-bit hash of their values.
     """
@@ -121,11 +121,11 @@ def _numbers(column: Column) -> Array:
 
 
 def _by_chance(hashes: Array, columns: list[Array]) -> float:
-    """Return how many pairs of equal rows chance would give, as a share of the rows.
+    """Estimate how many pairs of equal rows are due to chance, divided by the number of rows.
 
-    `hashes` and `columns` are of distinct rows.  Each column gives an estimate: the number of pairs
-    that agree in all other columns, times the share of all pairs that agree in this column.
-    Columns may depend on each other, so the largest estimate is returned.
+    `hashes` has the hashes of distinct rows, and `columns` the hashes of their values.  If a column
+    were independent of the others, the pairs would be: pairs that agree in all other columns, times
+    the share of pairs that agree in this column.  The result is the largest of these estimates.
     """
     pairs = len(hashes) * (len(hashes) - 1) / 2
     shares = [(_equal_pairs(column) / max(pairs, 1), column) for column in columns]

@@ -1,7 +1,7 @@
-"""Columns of earlier rows: lags and windows of number columns, in the order of a time column.
+"""Lags and rolling windows of number columns, in the order of a time column.
 
-The derived columns of a row read only rows that are `ahead` or more rows earlier in the same
-series, and never the row itself or a later row.
+The lags and windows of a row read only rows of the same series that are at least `ahead` rows
+earlier.  `ahead` is at least 1, so they never read the row itself or a later row.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +37,7 @@ FUNCTIONS: Mapping[str, Callable[[Array], Array]] = {
 """Functions from windows (rows, length) to one number per window, by name.
 
 Missing values are left out; a window with only missing values gives NaN.  `std` divides by the
-number of known values.  `mlpengine.export._lags_c` has the same functions in C.
+number of values that are not missing.  `mlpengine.export._lags_c` has the same functions in C.
 """
 
 
@@ -51,7 +51,7 @@ class Derived(NamedTuple):
 
 
 class RowHistory(NamedTuple):
-    """Computes columns of earlier rows, by the settings `lags`, `rolling` and `ahead`."""
+    """Computes lag and window columns from the settings `lags`, `rolling` and `ahead`."""
 
     lags: Mapping[str, Sequence[int]]
     rolling: Mapping[str, Mapping[str, Sequence[int]]]
@@ -69,7 +69,7 @@ class RowHistory(NamedTuple):
         """The derived columns in order."""
         lags = [
             Derived(f"{column}_lag_{n}", column, "lag", n)
-            for column, steps in sorted(self.lags.items())  # as saved files do not keep the order
+            for column, steps in sorted(self.lags.items())  # saved files do not keep the order
             for n in steps
         ]
         return lags + [
@@ -111,11 +111,11 @@ class RowHistory(NamedTuple):
         return table.join(self._derived(tables, order, places, table.source))
 
     def next_rows(self, before: Table, rows: Table) -> Table:
-        """Append derived columns to rows, as if each was `ahead` rows after the last known row.
+        """Append derived columns to rows, as if each was `ahead` rows after the end of its series.
 
-        The last known row is the last row of the same series in `before`.  `rows` need no times.
+        A series ends with its last row in `before`.  `rows` need no times.
 
-        Raises: DataError as `extended`, and for a time that is not later than the last known row.
+        Raises: DataError as `extended`, and for a time that is not after the end of the series.
         """
         order, known = self._order([before], [before, rows]), before.n_rows
         if self.time in rows and not rows[self.time].missing.any():
@@ -131,7 +131,7 @@ class RowHistory(NamedTuple):
         return rows.join(self._derived([before], order, ends, rows.source))
 
     def early_rows(self, table: Table) -> Array | None:
-        """Return the mask of rows with a lag that reaches before the series; None without lags."""
+        """Return the mask of rows with a lag before the series begins; None without lags."""
         lags = [column.length for column in self.columns if column.function == "lag"]
         if not lags:
             return None
@@ -194,9 +194,9 @@ class RowHistory(NamedTuple):
 class _Order(NamedTuple):
     """Positions of rows that are sorted by series and time.
 
-    Positions before each series stay empty: the lags of its first rows read them.  `codes` has
-    the number of each row's series.  `places` has the position of each row with a time.  `ends` has
-    the position after the last row of each series.
+    Before each series, some positions hold no row (NaN), for the lags of its first rows.  `codes`
+    has the number of each row's series.  `places` has the position of each row with a time.
+    `ends` has the position after the last row of each series.
     """
 
     codes: Array

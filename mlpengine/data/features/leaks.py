@@ -26,8 +26,8 @@ from mlpengine.settings.features import TaskName
 class Leak(NamedTuple):
     """A column that explains the target, the explained share (0 to 1), and the reason.
 
-    With `is_target`, the column is the target in another coding, and cannot be a feature.  Without
-    `is_target`, the column is an honest predictor if its values are known before the target.
+    If `is_target` is True, the column is the target in another coding, and cannot be a feature.
+    Else, the column is an honest predictor if its values are known before the target.
     """
 
     column: str
@@ -37,7 +37,7 @@ class Leak(NamedTuple):
 
 
 class Goal(NamedTuple):
-    """The target of a search: values, their codes, rows of each code, and shuffled row indices."""
+    """The target: values, their codes, the number of rows per code, and shuffled row indices."""
 
     values: Array
     codes: Array
@@ -53,11 +53,11 @@ class Goal(NamedTuple):
         return cls(target, codes, counts, shuffled, task)
 
 
-DETERMINES = "it determines the target, value for value"
+DETERMINES = "each of its values stands for one value of the target"
 
 
 def find_leaks(table: Table, names: Sequence[str], target: Array, task: TaskName) -> list[Leak]:
-    """Return the columns that leak the target (rows,), class numbers or values.
+    """Return the columns that leak the target, an array (rows,) of class indices or numbers.
 
     If every column is a recoding of the target, no leak has `is_target`, so that features remain.
     """
@@ -80,8 +80,8 @@ def find_leaks(table: Table, names: Sequence[str], target: Array, task: TaskName
     for first, last in combinations(dates, 2):
         between = Column(columns[last].values - columns[first].values)
         if (one := find_leak(last, between, goal)) and last not in (leak.column for leak in leaks):
-            reason = f"the time from {first!r} to it explains {100 * one.share:.1f} % of the target"
-            leaks.append(Leak(last, one.share, reason))
+            explained = f"explains {100 * one.share:.1f} % of the target"
+            leaks.append(Leak(last, one.share, f"the time from {first!r} to {last!r} {explained}"))
     if sum(leak.is_target for leak in leaks) == len(names):
         return [one._replace(is_target=False, reason=DETERMINES) for one in leaks if one.is_target]
     return leaks
@@ -90,35 +90,35 @@ def find_leaks(table: Table, names: Sequence[str], target: Array, task: TaskName
 def find_leak(name: str, column: Column, goal: Goal) -> Leak | None:
     """Return a leak if a column alone explains the target, else None.
 
-    The explained share compares a prediction from this column with the best constant prediction: it
-    is the share of the error (wrong classes or squares) that the column avoids.  Each row is
-    predicted from other rows with the same value or, if numbers have many values, from the nearest
-    rows.  In regression, a straight line may predict better than the nearest rows.  The ranks of
-    the target are predicted, too, because a few large values may dominate squared errors.
+    The explained share is 1 - error / (error of the best constant prediction).  The error is the
+    number of wrong classes, or the sum of squares.  A row is predicted from the other rows with the
+    same value.  If the column has many different numbers, a row is predicted from the nearest rows
+    or, in regression, also by a straight line.  The ranks of the target are predicted, too, because
+    a few large values may dominate squared errors.
     """
     distinct = column.distinct()
     codes = codes_into(distinct, column)  # -1 where a value is missing
     if (codes >= 0).sum() < MIN_LEAK_ROWS:
         return None
     if is_recoding_of_target(codes, goal, ordered=column.kind != "text"):
-        return Leak(name, 1.0, "it is the target in another coding, value for value", True)
+        return Leak(name, 1.0, DETERMINES, True)
     filled = goal.codes[codes >= 0]
     if goal.task == "classification" and (filled == filled[0]).all():
         share = len(filled) / goal.counts[filled[0]]
         if share > 0.5 and len(filled) < len(codes):
-            return Leak(name, share, "it is filled in for one class alone")
+            return Leak(name, share, "it has values in rows of one class only")
     has_groups = column.kind == "text" or 2 * EACH_SIDE * len(distinct) <= len(codes)
     if goal.task == "classification":
         share = share_of_classes(codes, goal, has_groups=has_groups)
-        reason = f"alone it avoids {100 * share:.1f} % of the errors of guessing"
+        reason = f"it alone avoids {100 * share:.1f} % of the errors of a constant prediction"
     else:
         near = share_of_squares(codes, goal, has_groups=has_groups)
         share = max(near, share_of_line(column, goal.values))
-        reason = f"alone it explains {100 * share:.1f} % of the target (R2 {share:.3f})"
+        reason = f"it alone explains {100 * share:.1f} % of the target (R2 {share:.3f})"
         ranks = (np.cumsum(goal.counts) - (goal.counts + 1) / 2)[goal.codes]
         ordered = share_of_squares(codes, goal._replace(values=ranks), has_groups=has_groups)
         if share < ANSWER and ordered >= ORDER:
-            reason = f"alone it gives the order of the target (R2 of ranks {ordered:.3f})"
+            reason = f"it alone predicts the order of target values (R2 of ranks {ordered:.3f})"
             return Leak(name, ordered, reason)
     return Leak(name, share, reason) if share >= ANSWER else None
 
@@ -126,7 +126,7 @@ def find_leak(name: str, column: Column, goal: Goal) -> Leak | None:
 def is_recoding_of_target(codes: Array, goal: Goal, *, ordered: bool) -> bool:
     """Return whether the values of column and target map one-to-one.
 
-    Missing values (code -1) are left out; if they are half of the rows, the result is False.
+    Missing values (code -1) are left out.  If half of the rows are missing, the result is False.
     Columns with hardly any repeated values always map one-to-one.  For such a column, the result is
     True only if the column is `ordered`, and the map increases or decreases throughout.
     """
@@ -147,11 +147,11 @@ def is_recoding_of_target(codes: Array, goal: Goal, *, ordered: bool) -> bool:
 
 
 def share_of_classes(codes: Array, goal: Goal, *, has_groups: bool) -> float:
-    """Return the share of errors that predictions from neighbors avoid.
+    """Return 1 - errors / (errors of always predicting the most frequent class).
 
-    The share is of the errors of always predicting the largest class.  With `has_groups`, the
-    neighbors of a row are the other rows with the same code; else the EACH_SIDE next rows on both
-    sides, in the order of codes.  A row is right if at least half of its neighbors have its class.
+    With `has_groups`, the neighbors of a row are the other rows with the same code.  Else, they are
+    the EACH_SIDE next rows on both sides in the order of codes.  A row is an error if less than
+    half of its neighbors have its class.
     """
     own, counts = goal.codes, goal.counts
     if has_groups:

@@ -22,7 +22,7 @@ def _within(low: float, value: float, high: float) -> bool:
 
 
 class _OneHot(NamedTuple):
-    """A category: its codes by text, its first feature's position, and texts for missing values."""
+    """A category, the code of each level, the index of the first feature, and missing values."""
 
     category: Category
     codes: Mapping[str, int]
@@ -56,10 +56,10 @@ class RowEncoder:
     """Writes the features of one row into `out` (1, features), as `Preprocessor.transform` does.
 
     `encode` returns False for a missing column, a value of another type and other unusual rows.
-    The caller then has `Preprocessor.transform` read or refuse the row.
+    The caller then passes the row to `Preprocessor.transform`.
 
     Attributes:
-        unknown: texts of the last row that have no feature, by column.
+        unknown: texts of the last row that are not levels, by column.
         far: numbers of the last row that are far outside training, by column.
     """
 
@@ -95,14 +95,14 @@ class RowEncoder:
         )
 
     def encode(self, row: Mapping[str, Any]) -> bool:
-        """Write the features of named values; return whether this was possible."""
+        """Write the features of a row, a mapping from columns to values; return False if unable."""
         try:
             return self._write_numbers([row[n] for n in self._names]) and self._write_texts(row)
         except (KeyError, OverflowError):
             return False
 
     def encode_array(self, row: Array) -> bool:
-        """Write the features of numbers in the order of the preprocessor's columns, as `encode`."""
+        """Do the same as `encode` for an array of numbers in the order of the columns."""
         if self._one_hots or len(row) != len(self._names) or row.dtype.kind not in "iufb":
             return False
         return self._write_numbers(row.take(self._columns).tolist())

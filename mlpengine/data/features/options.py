@@ -15,7 +15,7 @@ class Options(FeatureSettings):
     """`FeatureSettings`, and options that follow from the network, the file and the split."""
 
     dtype: Literal["float32", "float64"] = Field(
-        default="float32", description="Of features, targets and weights."
+        default="float32", description="Dtype of features, targets and weights."
     )
     exposure_power: float = Field(
         default=1.0,
@@ -25,9 +25,9 @@ class Options(FeatureSettings):
         default=DEFAULT,
         description="How the tables of the model are read (`Preprocessor.read_arguments`).",
     )
-    time: str | None = Field(default=None, description="Column of the order of rows, for lags.")
+    time: str | None = Field(default=None, description="Time column that orders rows, for lags.")
     periods: Texts = Field(
         default=(),
-        description="Date columns with only their periods as features, as far as the training rows "
-        "span a whole period. New rows may then be later than the training rows.",
+        description="Date columns that give only periodic features, such as the month, if the "
+        "training rows span a whole period. New rows may then be later than the training rows.",
     )

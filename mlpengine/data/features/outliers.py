@@ -28,8 +28,8 @@ GAP_DATES = tuple(
 class Outlier(NamedTuple):
     """The value of a column that is farthest from the median.
 
-    `times` is this distance, in units of the range of the middle 90 % of the values.  `text` is a
-    message.  `keep` is a filter of rows that all other values fulfil.
+    `times` is the distance from the median, divided by the range of the middle 90 % of the values.
+    `text` is a message.  `keep` is a filter that leaves out only this value, such as "`a` <= 9".
     """
 
     column: str
@@ -39,7 +39,7 @@ class Outlier(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """A value that may stand for missing values, its number of rows, and the others' range."""
+    """A value that may stand for missing values, its number of rows, and the range of the rest."""
 
     text: str
     times: int
@@ -108,8 +108,8 @@ def find_outliers(
 
     Distances from the median are in units of the range of the middle 90 % of the values.  If this
     range is 0, the unit is the median of all distances above 0.  An outlier is farther than
-    `OUTLIER_DISTANCE`.  In `targets`, where a single value may dominate the loss, a value is also
-    an outlier if it is farther than `LONE_DISTANCE`, and `LONE_TIMES` as far as any other value.
+    `OUTLIER_DISTANCE`.  In a target, a single value may dominate the loss.  In `targets`, a value
+    farther than `LONE_DISTANCE`, and `LONE_TIMES` as far as any other value, is also an outlier.
     """
     outliers = []
     for name in names:

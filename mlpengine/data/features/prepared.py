@@ -65,7 +65,7 @@ class PreparedRows:
     """A float32 matrix of features in a file.
 
     A cache holds as many blocks as a window, so an epoch in the order of `Windows` reads each block
-    once.  A batch with rows from more blocks than the cache holds is read beside it.
+    once.  A batch with rows from more blocks than the cache holds bypasses the cache.
 
     Attributes:
         checksum: CRC-32 of shape and values, equal to the checksum of the matrix in memory.
@@ -118,7 +118,7 @@ class PreparedRows:
         self._cache.take(places, 0, out, "clip")
 
     def _load(self, blocks: Array) -> bool:
-        """Read blocks into the cache, in place of the oldest; False if the blocks are too many."""
+        """Read blocks into the cache, in place of the oldest; return False if they do not fit."""
         wanted = np.unique(blocks)
         if len(wanted) > self._slots:
             return False
@@ -161,7 +161,7 @@ def prepared_rows(
 ) -> PreparedRows:
     """Return features of a table's rows from a file; write the file if it does not exist.
 
-    `table` has stored columns.  `state` has everything that determines the result of `transform`.
+    The columns of `table` are in a file.  `state` determines the result of `transform`.
 
     Raises: DataError for a value that cannot be used; RunError if the file cannot be written.
     """
@@ -180,7 +180,7 @@ def prepared_rows(
 def _write(
     table: Table, rows: Array | None, count: int, width: int, target: Path, transform: Transform
 ) -> None:
-    """Write preprocessed rows to a file, some at a time; after an error, no file remains."""
+    """Write preprocessed rows to a file, part by part; after an error, no file remains."""
     checksum = zlib.crc32(repr((count, width)).encode())
     temporary = part_of(target)
     try:

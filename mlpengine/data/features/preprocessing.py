@@ -1,4 +1,4 @@
-"""From a table to the arrays of a network; fitted on training rows and stored with the model."""
+"""Turns tables into arrays for a network; fitted on training rows and stored with the model."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -59,9 +59,9 @@ class Preprocessor:
     `FeatureSettings`.  `fit` and `transform` do not apply the filter `where` (see `rows_in_use`).
 
     With `encoding` "piecewise", numbers and dates with three or more values get a further feature
-    for each bin: 0 below the bin, 1 above the bin, linear within the bin.  The feature of the first
-    bin continues to -1 below the bin, and the feature of the last bin continues to 2 above the bin.
-    Bin edges are quantiles of the training rows; equal quantiles give fewer bins.
+    for each bin: 0 below the bin, 1 above the bin, linear within the bin.  Below the first bin its
+    feature decreases to -1, and above the last bin its feature increases to 2.  Bin edges are
+    quantiles of the training rows; equal quantiles give fewer bins.
     After standard and robust scaling, `clip` "smooth" maps numbers into -3 to 3, so that no single
     value decides a prediction.  Lags and windows turn this clipping off.
 
@@ -71,7 +71,7 @@ class Preprocessor:
 
     The order of the features is: numbers, booleans and dates as in the table; features of bins;
     indicators of missing values; one-hot categories.  If a category with more than five codes
-    explains little of the target, its one-hot features are a small value instead of 1
+    explains little of the target, its one-hot features have a small value in place of 1
     (`Category.weigh`).  A number that is constant in training becomes 0 everywhere, unless
     `standardize` is "none".
 
@@ -103,7 +103,7 @@ class Preprocessor:
         self.summary: SummaryState = {"rows": 0, "columns": {}}
 
     def fit(self, table: Table, rows: Array | None = None) -> "Preprocessor":
-        """Fit on the given rows of a table, by default all; kinds of columns depend on all rows.
+        """Fit on the given rows of a table, by default all; all rows determine the column kinds.
 
         Raises: DataError with every unusable column, or with the first bad value.
         """
@@ -186,7 +186,7 @@ class Preprocessor:
         )
 
     def _log_is_better(self, table: Table, rows: Array | None) -> bool:
-        """Return whether a small model of a single target is better with the target's logarithm."""
+        """Return whether a small model of a single target is better if it learns the logarithm."""
         if not isinstance(self.target, NumberTarget) or len(self.options.target) > 1:
             return False
         y = table[self.options.target[0]].values
@@ -209,7 +209,7 @@ class Preprocessor:
             self.row_filter = row_filter(self.options.where, known)
 
     def rows_in_use(self, table: Table) -> Array | None:
-        """Return the mask of rows where `where` is true; None without `where` or its columns."""
+        """Return the mask of rows where `where` is true; None without `where` or a column of it."""
         if self.row_filter is None or not all(name in table for name in self.formula_columns):
             return None
         return rows_that_fulfil(self._own(table), self.row_filter, self.computed)
@@ -238,7 +238,7 @@ class Preprocessor:
                 problems.append(
                     f"{table.where(name)}: {plural(levels, 'different text')} in "
                     f"{plural(table.n_rows, 'row')} cannot be learned from; "
-                    f"put it under drop, or under categorical{f'; {comma}' if comma else ''}"
+                    f"list the column under drop or categorical{f'; {comma}' if comma else ''}"
                 )
             elif kind == "mixed":
                 try:
@@ -292,12 +292,12 @@ class Preprocessor:
     def features_of(self, table: Table) -> TableFeatures:
         """Return the features of all rows of a table, computed when they are read.
 
-        Raises: DataError as `transform`, but for bad numbers only when they are read.
+        Raises: DataError as `transform`; a bad number raises only when its row is read.
         """
         return self._features_of(self._checked(table, None))
 
     def on_demand(self, table: Table) -> Dataset:
-        """Return the arrays of all rows as `transform`, with features from `features_of`.
+        """Return the same as `transform` for all rows, but take the features from `features_of`.
 
         Raises: as `features_of`.
         """
@@ -322,7 +322,7 @@ class Preprocessor:
     def _write(
         self, table: Table, codes: Sequence[Array], out: Array, rows: Array | range | None
     ) -> None:
-        """Write the features of some rows; `codes` has these rows' codes for each category."""
+        """Write the features of the given rows; `codes` has their codes, an array per category."""
         numbers = self.fitted_numbers
         width = numbers.width
         numbers.encode(table, out[:, :width], rows)
@@ -330,7 +330,7 @@ class Preprocessor:
             write_one_hots(self.categories, codes, out[:, width:])
 
     def unknown_texts(self, table: Table) -> dict[str, Counter[str]]:
-        """Return the number of rows of each text without a feature, by column."""
+        """Return, for each column, the texts that are not levels and their number of rows."""
         each = {c.column: c.unknown_texts(table) for c in self.categories}
         return {column: texts for column, texts in each.items() if texts}
 
@@ -342,11 +342,11 @@ class Preprocessor:
         batch_size: int,
         window: int = 64,
     ) -> Dataset:
-        """Return arrays as `transform`, with the features in a file beside the stored columns.
+        """Do the same as `transform`, but write the features to a file beside the stored columns.
 
         At most `window` blocks of 1 MB of this file are in memory.
 
-        Raises: DataError if the table has no stored columns.
+        Raises: DataError if the columns of the table are not stored in a file.
         """
         if stored_file(table) is None:
             raise DataError(
@@ -371,7 +371,7 @@ class Preprocessor:
         kinds: dict[str, str] = {name: one.kind for name, one in self.operands.items()}
         for name, kind in (kinds | self.kinds).items():
             column = table[name]
-            if kind == "date" and (row := self._undated_row(name, column)) is not None:
+            if kind == "date" and (row := self._row_without_date(name, column)) is not None:
                 raise DataError(
                     f"{table.where(name, row)}: a date is needed, in the format of training "
                     f"({column.text(row)!r:.60}); correct the value, or leave it empty"
@@ -386,8 +386,8 @@ class Preprocessor:
                     f"({column.text(row)!r:.60})"
                 )
 
-    def _undated_row(self, name: str, column: Column) -> int | None:
-        """Return the first row with a text that is no date; None if there is none."""
+    def _row_without_date(self, name: str, column: Column) -> int | None:
+        """Return the first row with a text that is not a date; None if all are dates."""
         if column.kind != "text":
             return None
         pattern = self.options.reading.date_pattern(name)
@@ -432,7 +432,7 @@ class Preprocessor:
 
     @property
     def classes(self) -> list[Label]:
-        """The labels by class number; empty unless the task is classification."""
+        """The label of each class index; empty unless the task is classification."""
         return list(getattr(self.target, "classes", []))
 
     @property
@@ -452,7 +452,7 @@ class Preprocessor:
 
     @property
     def text_columns(self) -> list[str]:
-        """Categories that were text in training: `read_table(text=...)` keeps them as text."""
+        """Categories that were text in training; `read_table(text=...)` reads them as text."""
         return [category.column for category in self.categories if category.text]
 
     @property

@@ -114,7 +114,7 @@ def checked_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
     encoded = [category["column"] for category in state["categories"]]
     _demand(
         sorted(encoded) == sorted(name for name, kind in kinds.items() if kind == "category"),
-        "categories must be the columns of that kind",
+        "categories must be the columns of kind category",
     )
     if target is not None:
         _check_target(target, kinds)
@@ -141,7 +141,7 @@ def _check_numbers(numbers: NumbersState, kinds: Mapping[str, FeatureKind]) -> N
     _demand({*map(len, of_each)} == {len(sources)}, "numbers must have an entry for each source")
     _demand(
         all(len(each) != 1 and all(a < b for a, b in pairwise(each)) for each in edges),
-        "numbers.edges must be increasing numbers, none or two and more",
+        "numbers.edges must be increasing numbers, at least two (or no edges)",
     )
     for column, part, minus in sources:
         dates = (not part or part in DATE_PARTS) and (not minus or kinds.get(minus) == "date")
@@ -158,7 +158,7 @@ def _check_numbers(numbers: NumbersState, kinds: Mapping[str, FeatureKind]) -> N
     )
     _demand(
         all(0 <= number < len(sources) for number in numbers["flagged"]),
-        "numbers.flagged must be numbers of sources",
+        "numbers.flagged must be indices of sources",
     )
 
 
@@ -166,7 +166,7 @@ def _check_target(target: Mapping[str, Any], kinds: Mapping[str, FeatureKind]) -
     columns = target["columns"]
     _demand(
         bool(columns) and not kinds.keys() & {*columns},
-        "target.columns must name columns that are no features",
+        "target.columns must name columns that are not features",
     )
     if target["task"] == "classification":
         labels = [str(label) for label in target["classes"]]

@@ -28,9 +28,9 @@ EQUAL = np.float64(1e-300)
 
 _DAY = timedelta(days=1).total_seconds()
 PERIODS = {"hour": (_DAY, 0.0), "weekday": (7 * _DAY, 3 * _DAY), "season": (365.2425 * _DAY, 0.0)}
-"""Periods: length, and time from the start of a period to the start of 1970, in seconds.
-The period of an hour is a day, because an hour is a time of day; so a weekday has a week.  1970
-starts on a Thursday, and weeks start on Monday.  Exports use these numbers, too."""
+"""Periods of dates: (length, time from the start of a period to the start of 1970), in seconds.
+Hours repeat each day, weekdays each week, and seasons each year.  1970 starts on a Thursday, and
+weeks start on Monday.  Exports use these numbers, too."""
 
 DATE_PARTS = frozenset(f"{period} {wave}" for period in PERIODS for wave in ("sin", "cos"))
 """Parts of a date that a `Source` may read."""
@@ -63,7 +63,7 @@ class Source:
         return PERIODS[self.part.split()[0]][0]
 
     def read(self, table: Table, rows: slice | Array, angles: Angles) -> Array:
-        """Return the raw float64 values of some rows; NaN for missing values.
+        """Return the raw float64 values of the given rows; NaN for missing values.
 
         `angles` caches the last angles for further calls with the same rows.
         """
@@ -83,7 +83,7 @@ class Source:
 
 
 def date_sources(table: Table, names: Sequence[str]) -> list[Source]:
-    """Return the features of date columns: time, position in periods, time since the column before.
+    """Return the features of dates: time, position in periods, time since the previous column.
 
     A period is left out if all dates are in the same twelfth of the period.
     """
@@ -135,7 +135,7 @@ def read_slices(
 
 
 def read_block(table: Table, sources: Sequence[Source], rows: slice | Array) -> Array:
-    """Return some rows of all features as one float64 matrix."""
+    """Return the given rows of all features as a float64 matrix (rows, features)."""
     count = len(range(table.n_rows)[rows]) if isinstance(rows, slice) else len(rows)
     values = np.empty((len(sources), count))
     angles: Angles = {}
@@ -174,8 +174,8 @@ def check_numeric(table: Table, name: str) -> None:
 
 def _cell_error(table: Table, name: str, row: int, value: float) -> DataError:
     if np.isnan(value):
-        fix = "is missing (missing: error); fill it, or choose mean, median or indicator"
-        return DataError(f"{table.where(name, row)}: {fix}")
+        fix = "fill it in, or set data.missing to mean, median or indicator"
+        return DataError(f"{table.where(name, row)}: the value is missing; {fix}")
     return DataError(
         f"{table.where(name, row)}: must be finite and within {LIMIT:g} ({value}); correct the "
         "value, or leave it empty"

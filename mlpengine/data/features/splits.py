@@ -83,11 +83,11 @@ def fold_rows(
 ) -> Array:
     """Return the fold of each row, int64 from 0; equal seeds give equal folds (PCG64).
 
-    The sizes of random folds differ by at most one row.  With `labels`, folds are stratified: they
-    also differ by at most one row of each class.  With `groups`, the rows of a group are in one
-    fold, and the sizes of folds are balanced.  With `times`, the folds follow each other in time,
-    and rows with equal times stay together.  Without `groups` and `times`, rows with equal values
-    in `duplicates` are in one fold, and count as one row.
+    The sizes of random folds differ by at most one row.  With `labels`, folds are stratified: the
+    numbers of rows of a class also differ by at most one.  With `groups`, the rows of a group are
+    in one fold, and the sizes of folds are balanced.  With `times`, the folds follow each other in
+    time, and rows with equal times stay together.  Without `groups` and `times`, rows with equal
+    values in `duplicates` are in one fold, and count as one row.
 
     Raises: DataError for fewer than 2 folds, too few rows, groups or times, a missing group or
         time, or more than one of `labels`, `groups` and `times`.
@@ -116,7 +116,7 @@ def fold_rows(
 
 
 def _distinct(duplicates: Array) -> tuple[Array, Array]:
-    """Return the first row of each distinct value, and the position of each row's value."""
+    """Return the first row of each distinct value, and the index of each row's distinct value."""
     _, first, one = np.unique(duplicates, return_index=True, return_inverse=True)
     return first, one
 
@@ -145,7 +145,7 @@ def _folds_by_time(times: Array, folds: int) -> Array:
         raise DataError(
             f"folds: {folds} folds need at least {folds} different times (got {len(distinct)})"
         )
-    number = np.arange(1, folds)  # numbers of the cuts between folds
+    number = np.arange(1, folds)  # cuts between folds, counted from 1
     first = np.searchsorted(np.cumsum(counts), len(times) * number / folds, "right")
     first = np.maximum.accumulate(first - number) + number  # no fold is empty
     first = np.clip(first, number, len(distinct) - folds + number)
@@ -161,8 +161,10 @@ def dividing_values(table: Table, key: str, name: str) -> Array:
     column = table[name]
     if column.missing.any():
         row = int(np.flatnonzero(column.missing)[0])
+        texts = f"; if a text such as NA is a {key}, set data.na_values: []"
         raise DataError(
-            f"{table.where(name, row)}: the {key} of a row is needed; fill it in, or delete the row"
+            f"{table.where(name, row)}: the {key} of a row is needed; fill it in, or delete the "
+            f"row{texts * (column.kind == 'text')}"
         )
     in_order = key != "time" or column.kind != "text"
     levels = [] if in_order else column.used_levels()
@@ -227,7 +229,7 @@ def part_sizes(count: int, shares: Array) -> Array:
         sizes[part] += 1
     for part in np.flatnonzero(shares > 0)[:count]:
         if sizes[part] == 0:
-            sizes[len(sizes) - 1 - np.argmax(sizes[::-1])] -= 1  # the last of equal parts
+            sizes[len(sizes) - 1 - np.argmax(sizes[::-1])] -= 1  # the last of the largest parts
             sizes[part] = 1
     return sizes
 

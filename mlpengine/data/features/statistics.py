@@ -12,7 +12,7 @@ from mlpengine.settings.features import Filling, Scaling
 
 
 class Statistics:
-    """Mean, deviation, range and, on demand, quantiles of every feature, without missing values."""
+    """Mean, deviation, range and quantiles of every feature; missing values are ignored."""
 
     def __init__(
         self, table: Table, sources: Sequence[Source], strict: bool, rows: Array | None
@@ -45,7 +45,7 @@ class Statistics:
         self.deviation = np.sqrt(variance) * unit
 
     def quantiles(self, shares: Sequence[float]) -> Array:
-        """Return quantiles (shares, features) of the known values."""
+        """Return quantiles (shares, features) of the values that are not missing."""
         result = np.zeros((len(shares), len(self.sources)))
         for i, known in enumerate(self._known()):
             if len(known):
@@ -61,7 +61,7 @@ class Statistics:
         for i, known in enumerate(self._known()):
             if not (binned[i] and ((known > known.min()) & (known < known.max())).any()):
                 continue
-            # integers, because rounded positions of np.quantile would split equal values
+            # integers: np.quantile rounds positions, so one value could give two different edges
             below, beyond = np.divmod(np.arange(bins + 1) * (len(known) - 1), bins)
             above = np.minimum(below + 1, len(known) - 1)
             ordered = np.partition(known, np.union1d(below, above))
@@ -70,7 +70,7 @@ class Statistics:
         return edges
 
     def _known(self) -> Iterator[Array]:
-        """Yield the known values of each feature; for a long column, a sample."""
+        """Yield the values of each feature without missing ones; for a long column, a sample."""
         limit = max(1, min(QUANTILE_ROWS, SAMPLE_NUMBERS // max(1, len(self.sources))))
         sample = slice(0, self.n_rows, -(-self.n_rows // limit))
         rows = sample if self.rows is None else self.rows[sample]
@@ -88,7 +88,7 @@ class Statistics:
             return low, np.where(known, self.high, 0.0) - low
         if scaling == "robust":
             lower, middle, upper = self.quantiles((0.25, 0.5, 0.75))
-            # half the range replaces an interquartile range of 0, if half of the values are equal
+            # if half of the values are equal, the interquartile range is 0: take half the range
             known = self.count > 0
             half = np.where(known, self.high, 0.0) / 2 - np.where(known, self.low, 0.0) / 2
             return middle, np.where(upper > lower, upper - lower, half)
@@ -105,7 +105,7 @@ def standardized(x: Array) -> Array:
     """Return columns of `x` with mean 0 and deviation 1; a constant column becomes 0."""
     wide = x.astype(np.float64)
     wide -= wide.mean(axis=0)
-    wide[:, (x == x[:1]).all(axis=0)] = 0.0  # exact, as means are rounded
+    wide[:, (x == x[:1]).all(axis=0)] = 0.0  # exactly 0, although the mean is rounded
     deviation = wide.std(axis=0)
     features: Array = wide / np.where(deviation > 0, deviation, 1.0)
     return features

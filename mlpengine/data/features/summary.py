@@ -69,7 +69,7 @@ def summary_of_rows(
 
 
 def shares_of(category: Category, table: Table) -> Array:
-    """Return the share of each level, then of all other texts, among known values."""
+    """Return the share of each level, then of all other texts; missing values do not count."""
     codes = category.encode(table)[~table[category.column].missing]
     counts = np.bincount(codes, minlength=len(category.levels) + 1)[: len(category.levels) + 1]
     shares: Array = counts / max(1, counts.sum())

@@ -19,7 +19,7 @@ from mlpengine.data.tables.table import Table
 
 @dataclass(frozen=True, eq=False)
 class SyntheticRows:
-    """Synthetic rows: each is a row of a table with some values from a near row.
+    """Synthetic rows: each is a row of a table, with some values taken from a similar row.
 
     Shapes: base and other (rows,), row indices of the table; swapped (rows, columns), whether the
         value of the column comes from the other row.
@@ -90,8 +90,8 @@ def _neighbors(places: Array, rng: np.random.Generator) -> Array:
     squares = np.einsum("ij,ij->i", candidates, candidates)
     near = np.empty((rows, count), np.intp)
     for start in range(0, rows, DISTANCE_ROWS):
-        numbers = np.arange(start, min(start + DISTANCE_ROWS, rows))
-        distances = squares - 2 * (places[numbers] @ candidates.T)
-        distances[chosen == numbers[:, None]] = np.inf  # a row is no neighbor of itself
-        near[numbers] = chosen[np.argpartition(distances, count - 1, axis=1)[:, :count]]
+        block = np.arange(start, min(start + DISTANCE_ROWS, rows))
+        distances = squares - 2 * (places[block] @ candidates.T)
+        distances[chosen == block[:, None]] = np.inf  # a row is not its own neighbor
+        near[block] = chosen[np.argpartition(distances, count - 1, axis=1)[:, :count]]
     return near

@@ -37,7 +37,7 @@ def can_be_log(y: Array) -> bool:
 
 
 def log_is_better(x: Array, y: Array) -> bool:
-    """Return whether learning log(y) instead of targets y (rows,) saves the share GAIN of the RMSE.
+    """Return whether learning log(y) instead of y (rows,) lowers the RMSE by the share GAIN.
 
     Both models are ridge regressions on the features `x` (rows, features) and on random units
     max(0, weighted sum of features).  Errors are out-of-fold, in the target's units.
@@ -47,7 +47,7 @@ def log_is_better(x: Array, y: Array) -> bool:
     rng = np.random.Generator(np.random.PCG64(0))
     x = standardized(x)
     weight = rng.standard_normal((x.shape[1], RANDOM_UNITS)) / np.sqrt(x.shape[1])
-    units = 5 * np.maximum(x @ weight + rng.standard_normal(RANDOM_UNITS), 0)  # a smaller penalty
+    units = 5 * np.maximum(x @ weight + rng.standard_normal(RANDOM_UNITS), 0)  # 5: less penalty
     x, folds = np.hstack([x, units]), rng.permutation(len(y)) % PARTS
     learned = np.stack([y, np.log(y)], axis=1)
     squares = np.zeros((len(PROBE_PENALTIES), 2))

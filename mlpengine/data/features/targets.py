@@ -45,7 +45,7 @@ class Target(ABC):
 
     @abstractmethod
     def encode(self, table: Table) -> Array:
-        """Return the targets of a table: int64 (n,) class numbers, or float64 (n, columns)."""
+        """Return the targets of a table: int64 (n,) class indices, or float64 (n, columns)."""
 
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:
@@ -53,7 +53,7 @@ class Target(ABC):
 
 
 class ClassTarget(Target):
-    """A column of classes; class number i is `classes[i]`, sorted unless an order is given."""
+    """A column of classes; class i has the label `classes[i]`, sorted unless an order is given."""
 
     task = "classification"
 
@@ -102,7 +102,7 @@ class ClassTarget(Target):
         return len(self.classes)
 
     def encode(self, table: Table) -> Array:
-        """Return int64 class numbers.
+        """Return int64 class indices.
 
         Raises: DataError for the first row with a missing or unknown label.
         """
@@ -124,7 +124,7 @@ class ClassTarget(Target):
         return codes
 
     def decode(self, codes: Array) -> list[Label]:
-        """Return the label of each class number."""
+        """Return the label of each class index."""
         return [self.classes[code] for code in codes]
 
     def state_dict(self) -> dict[str, Any]:
@@ -134,7 +134,7 @@ class ClassTarget(Target):
 def deviation(values: Array, where: str) -> float:
     """Return the standard deviation of a target's numbers; 1 if all are equal.
 
-    Raises: DataError, led by `where`, for a range below the smallest normal number of float32.
+    Raises: DataError that begins with `where`, for a range below float32's smallest normal number.
     """
     span, least = float(np.ptp(values)), float(np.finfo(np.float32).tiny)
     if 0 < span < least:
@@ -184,14 +184,14 @@ class NumberTarget(Target):
         log: bool = False,
         exposure: str | None = None,
     ) -> "NumberTarget":
-        """Fit center and scale; `standardize` sets mean and deviation, or 0 and mean, or 0 and 1.
+        """Fit center and scale of each column.
 
-        With `log`, center and scale are computed from log(y).  With `bounded` or `log`, the bounds
-        are the range of each column.
+        (center, scale) is (mean, deviation) if `standardize` is True, (0, mean) if `standardize` is
+        "mean", else (0, 1).  With `log`, they are computed from log(y).  With `bounded` or `log`,
+        the bounds are the range of each column.
 
-        Raises: DataError if a single column has a missing value, or if one of several columns has
-            only missing values.  Also for a value that is infinite or no number or, with `log`, not
-            positive.
+        Raises: DataError for a value that is infinite, not a number or, with `log`, not positive;
+            for a missing value in a single column, and for one of several columns without values.
         """
         count, together = len(columns), _rates(table, columns, exposure)
         if log:
@@ -245,7 +245,7 @@ class NumberTarget(Target):
         values *= self.scale
         values += self.center
         if self.log:
-            with np.errstate(over="ignore"):  # bounds follow
+            with np.errstate(over="ignore"):  # the bounds below replace infinity
                 np.exp(values, out=values)
         if self.bounds is not None:
             np.maximum(values, self.bounds[0], out=values)
@@ -265,7 +265,7 @@ class NumberTarget(Target):
 
 
 class TimeTarget(NumberTarget):
-    """Times until an event: a column of times and one of events, or columns of two bounds.
+    """Times until an event: a column of times and a column of events, or two columns of bounds.
 
     An encoded row has two numbers: (t, inf) for an event at time t; (-low, high) for an event
     after `low` and at most at `high`, with `high` infinite if no event was seen.
@@ -293,8 +293,8 @@ class TimeTarget(NumberTarget):
         times = cls(columns, event).values(table)
         if not ((times[:, 0] > 0) | (times[:, 1] < np.inf)).any():
             raise DataError(
-                f"{table.where(event or columns[1])}: the event must be known of a training row at "
-                "least (it is censored in all); give more rows, or another split"
+                f"{table.where(event or columns[1])}: at least one training row must have an event "
+                "(all are censored); give more rows, or another split"
             )
         mean = float(np.abs(times[np.isfinite(times)]).mean())
         return cls(columns, event, mean if scaled else 1.0)
@@ -383,7 +383,7 @@ class MultiLabelTarget(Target):
 
 
 def check_target(table: Table, columns: Sequence[str]) -> None:
-    """Check that a single target column clearly has classes or clearly has numbers."""
+    """Check that a single target column has either numbers or classes, not a mixture."""
     if len(columns) != 1:
         return
     (name,) = columns
@@ -557,7 +557,7 @@ def _complete(table: Table, name: str, role: str = "the target") -> None:
 def check_positive(values: Array, where: Callable[[int, int], str]) -> None:
     """Check that targets (rows, columns) are positive.
 
-    Raises: DataError, led by ``where(row, column)``, for the first target that is not positive.
+    Raises: DataError, beginning with ``where(row, column)``, for the first that is not positive.
     """
     if (values <= 0).any():
         row, column = (int(place) for place in np.argwhere(values <= 0)[0])
@@ -582,13 +582,13 @@ def _numbers(table: Table, name: str, role: str = "the target", *, gaps: bool = 
             if row is None and not odd:
                 advice = "write the decimal mark of the training rows in all values"
             if role == "the event":
-                advice = "write 1 where it was seen and 0 where the time is censored"
+                advice = "write 1 for a seen event and 0 for a censored time"
             if role == "the label":
                 advice = "write 1 for yes and 0 for no"
             if role == "the target" and len(odd) == len(column.levels):
                 advice = "for classes write data.task: classification"
                 if gaps:
-                    advice = "several targets are all numbers, or all labels of 0 and 1"
+                    advice = "several targets must be all numbers, or all labels of 0 and 1"
         where = table.where(name, row)
         raise DataError(f"{where}: {role} must be a number ({value!r:.60}); {advice}")
     values = column.values.astype(np.float64)

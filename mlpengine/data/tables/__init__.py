@@ -1,4 +1,4 @@
-"""From files and data frames to columns.
+"""Reads files and data frames into tables of typed columns.
 
 >>> table = read_table("digits")
 >>> table.n_rows, table["digit"].kind

@@ -45,7 +45,7 @@ def _open_parquet(path: str) -> Opened:
 
     metadata = parquet.read_metadata(path)
     schema = metadata.schema.to_arrow_schema()
-    # texts stay dictionary-encoded, so that memory holds a repeated text once
+    # dictionary-encoded texts: memory holds each distinct text once
     texts = [field.name for field in schema if _is_text(field.type)]
 
     def batches(names: Sequence[str]) -> Iterator[Any]:
@@ -75,7 +75,7 @@ def _open_feather(path: str) -> Opened:
 
 
 class ArrowFiles(NamedTuple):
-    """Reads files of one format; `name` is for messages, and `open` opens a file."""
+    """Reads files of one format; `name` is the format's name in messages."""
 
     name: str
     open: Callable[[str], Opened]
@@ -131,7 +131,7 @@ class ArrowFiles(NamedTuple):
         return table if spill is not None else Table(table.columns, path)
 
     def blocks(self, path: str, options: CsvOptions) -> Iterator[Table]:
-        """Yield tables with some rows of a file each.  Raises: DataError."""
+        """Yield the rows of a file as tables, one per block of rows.  Raises: DataError."""
         first = 0
         with self._errors(path):
             schema, _, batches = self._opened(path)
@@ -180,7 +180,7 @@ class _GrowingColumn:
         self.is_inexact = False
 
     def add(self, kind: ColumnKind, values: Array, texts: Sequence[str | None] = ()) -> None:
-        """Add the values of further rows; several codes may have the same text, or None."""
+        """Add the values of further rows, or codes of `texts`; None is a missing text."""
         if self._reader is None:
             step = TEXT if kind == "text" else NUMBERS
             self._kind = kind
@@ -201,7 +201,7 @@ class _GrowingColumn:
 def arrow_column(array: Any, where: str, name: str, options: CsvOptions) -> Column:
     """Convert a pyarrow array to a column; the values determine the kind of the column.
 
-    Raises: DataError, led by `where`, for a type that is not supported.
+    Raises: DataError that begins with `where`, for a type that is not supported.
     """
     as_text, is_whole = name in options.text, _is_integer(array.type)
     while True:

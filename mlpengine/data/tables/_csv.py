@@ -1,9 +1,10 @@
 """Reads CSV files: the first rows by Python's csv module, all others by pyarrow.
 
 The first rows determine the kind of each column.  Then pyarrow converts blocks of rows to these
-kinds, so that memory never holds the text of the whole file.  A column of a block is read again as
-text if pyarrow cannot convert the column, or may read other numbers than Python.  A column is read
-again from the start of the file if later cells do not have the kind of the first rows.
+kinds, so that memory never holds the text of the whole file.  If pyarrow cannot convert a column of
+a block, or could read other numbers than Python, the column of this block is read again as text.
+If later cells do not have the kind of the first rows, the column is read again from the start of
+the file.
 """
 
 import re
@@ -49,12 +50,12 @@ from mlpengine.data.tables.table import Column, Table
 _NO_ROWS = "has a header and no rows; add rows of data"
 
 SMALL, FIRST = 1 << 19, 1 << 16
-"""SMALL is the maximum size of a file, in bytes, that only the csv module reads: the import of
-pyarrow would take longer.  FIRST is the size of the first rows of a larger file, in bytes."""
+"""Sizes in bytes.  The csv module alone reads files up to SMALL, because importing pyarrow would
+take longer.  Of larger files, the csv module reads the first rows, up to FIRST."""
 
-# smallest number of bytes, and of rows in wide tables, that pyarrow parses at once
+# minimum size of a block for pyarrow: bytes and, for wide tables, rows of 8 bytes a column
 _BLOCK, _BLOCK_ROWS = 1 << 20, 256
-# the same for the tables of `read_csv_blocks`
+# the same for a table of `read_csv_blocks`
 _CHUNK, _CHUNK_ROWS = 1 << 23, 1024
 _NULL = np.iinfo(np.int64).min
 _SLICE = 1 << 17  # bytes; temporary arrays of this size stay in cache
@@ -67,9 +68,9 @@ class Parsed(NamedTuple):
     """A block that pyarrow has parsed.
 
     Attributes:
-        steps: assumed kind of each column, by the column's position.
+        steps: the kind (NUMBERS, DATES or TEXT) assumed for each column, by the column's position.
         table: the pyarrow table; None if a column did not have the assumed kind.
-        has_codes: whether a cell may begin with a zero and another digit.
+        has_codes: whether a cell may begin with a zero and another digit, such as 007.
     """
 
     steps: dict[int, int]
@@ -109,9 +110,9 @@ def read_csv(
 
 
 def read_csv_blocks(stream: BinaryIO, where: str, options: CsvOptions) -> Iterator[Table]:
-    """Yield tables with some rows of a CSV each, in bounded memory.
+    """Yield the rows of a CSV as tables, one per block of rows, in bounded memory.
 
-    The kinds of columns may differ between tables, because each table has its own kinds.
+    Each table has its own kinds of columns: a column may be numbers in one and text in another.
     """
     with readable(where):
         source = TextSource(stream, where)
@@ -204,8 +205,8 @@ class _Body:
     def _read_by_pyarrow(self, blocks: "_ArrowBlocks", size: int) -> None:
         """Read the next blocks; threads parse blocks while this thread adds parsed blocks."""
         waiting: deque[tuple[Records, Future[Parsed] | None]] = deque()
-        threads = 0 if self.spill is not None else _THREADS  # a thread takes address space
-        with ThreadPoolExecutor(_THREADS) as pool:  # starts no thread before a task
+        threads = 0 if self.spill is not None else _THREADS  # no threads: less address space
+        with ThreadPoolExecutor(_THREADS) as pool:  # starts threads only for tasks
             for records in self._records(size):
                 is_parsed = threads and records.rows is None
                 future = pool.submit(blocks.parse, records.content) if is_parsed else None
@@ -218,7 +219,7 @@ class _Body:
     def _add(
         self, blocks: "_ArrowBlocks", records: Records, future: "Future[Parsed] | None"
     ) -> None:
-        """Add the records of a block; `future` is the block's parsing in a thread, if any."""
+        """Add the records of a block; `future` is the result of a thread that parses the block."""
         if records.rows is not None:
             self._add_rows(records)
             return
@@ -406,7 +407,7 @@ class _ArrowBlocks:
         return int(table.num_rows)
 
     def _note_odd(self, table: Any, readers: Mapping[int, ColumnReader]) -> None:
-        """Note the number columns with texts that pyarrow does not read."""
+        """Note the number columns with texts that pyarrow cannot convert to numbers."""
         for place, reader in readers.items():
             if reader.step == NUMBERS:
                 try:
@@ -415,7 +416,7 @@ class _ArrowBlocks:
                     self.odd.add(place)
 
     def _is_doubtful(self, values: Array, cells: Any, has_codes: bool) -> bool:
-        """Return whether numbers may be codes, inexact or missing: then their texts are needed."""
+        """Return whether the texts are needed: numbers may be codes, inexact or missing values."""
         return bool(
             (np.abs(values) >= parsing.FIRST_INEXACT).any()
             or (has_codes and (values == np.floor(values)).any())
@@ -424,7 +425,7 @@ class _ArrowBlocks:
         )
 
     def _iso_seconds(self, texts: Any) -> Array | None:
-        """Return ISO 8601 dates as seconds since 1970; None if a text is no date."""
+        """Return ISO 8601 dates as seconds since 1970; None if a text is not a date."""
         from pyarrow import compute
 
         pyarrow = self.pyarrow
@@ -448,7 +449,7 @@ class _ArrowBlocks:
 
 
 def _has_codes(content: bytes, delimiter: str) -> bool:
-    """Return whether a cell of a block may begin with a zero and another digit."""
+    """Return whether a cell of a block may begin with a zero and another digit, such as 007."""
     edges = [ord(delimiter), ord("\n"), *(mark for mark in b'\r"' if mark in content)]
     blanks = [mark for mark in b" \t" if mark in content and mark != ord(delimiter)]
     characters = np.frombuffer(b"\n\n" + content, np.uint8)

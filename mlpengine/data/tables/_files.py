@@ -19,7 +19,7 @@ from mlpengine.core.wording import quoted
 Opener = Callable[[], BinaryIO]
 
 BOMB_BYTES, BOMB_RATIO = 4 << 20, 400
-"""Limits of unpacked bytes and of unpacked to packed bytes; data beyond both are refused.
+"""Limits of unpacked bytes, and of unpacked / packed bytes; a file above both limits is refused.
 
 Real tables have ratios of 5 to 50."""
 
@@ -30,7 +30,7 @@ _BLOCK = 1 << 20
 
 
 def refuse_bomb(unpacked: int, packed: int, where: str, limit: int = BOMB_BYTES) -> None:
-    """Check the size of unpacked data."""
+    """Raise DataError if `packed` bytes unpack into suspiciously many bytes."""
     if unpacked > limit and unpacked > BOMB_RATIO * max(packed, 1):
         raise DataError(
             f"{where}: {packed:,} compressed bytes unpack into {unpacked:,} or more; "
@@ -72,7 +72,7 @@ _FORMATS = (
     (rb"\s*<\?xml\b", ("XML", "save the table as CSV")),
     (rb"\s*(\[\s*)?\{\s*(\"[^\"]*\"\s*:|\})", ("JSON", "save the table as CSV")),
 )
-"""Pattern of the first bytes, name and advice for each other format."""
+"""Formats other than CSV: pattern of the first bytes, name of the format, and advice."""
 
 
 def refuse_other_format(start: bytes, where: str) -> None:
@@ -87,7 +87,7 @@ def readable(where: str) -> Iterator[None]:
     """Turn errors of the operating system into a DataError that names the file."""
     try:
         yield
-    except MlpEngineError:  # may be an OSError, too
+    except MlpEngineError:  # some are also an OSError
         raise
     except OSError as error:
         near = similar_file(Path(where)) if isinstance(error, FileNotFoundError) else ""

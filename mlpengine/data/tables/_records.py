@@ -1,6 +1,6 @@
-"""Divides a CSV file into header and whole records; the csv module defines the records.
+"""Divides a CSV file into a header and whole records, at the same places as the csv module.
 
-Records without difficult quotes are then parsed by pyarrow (`_csv.py`).
+`_csv.py` then parses the records, with pyarrow if all quotes enclose whole cells.
 """
 
 import csv
@@ -21,7 +21,7 @@ MAX_RECORD = 1 << 24
 
 _SAMPLE, _SAMPLE_CHARACTERS = 20, 1 << 16  # lines from which the delimiter is inferred
 _NEWLINE, _RETURN, _QUOTE = b'\n\r"'
-_START = 256  # first bytes that may show another format
+_START = 256  # number of first bytes that are compared with other formats
 
 
 class EncodingError(DataError):
@@ -42,12 +42,12 @@ def _allow_long_cells() -> None:
 
 
 class CsvRows(NamedTuple):
-    """Rows of a text as the csv module reads the text, without blank rows.
+    """Rows that the csv module reads from a text, without blank rows.
 
     Attributes:
         cells: the cells of each row.
         lines: the line in which each row starts, from 0.
-        stop: number of lines that were read, after the last whole row.
+        stop: number of lines up to the end of the last whole row.
         error: the error at which reading stopped, or None.
     """
 
@@ -90,7 +90,7 @@ class Records(NamedTuple):
         content: bytes of the records, in UTF-8.
         line: number of the first line in the file, from 1.
         n_lines: number of lines.
-        rows: rows from the csv module if some quotes do not enclose cells, else None.
+        rows: rows from the csv module if a quote does not enclose a whole cell, else None.
     """
 
     content: bytes
@@ -115,12 +115,12 @@ class TextSource:
     Attributes:
         line: number of the next line, from 1.
         offset: number of bytes before the next line.
-        waiting: bytes from the stream that no record has taken yet.
+        waiting: bytes that were read from the stream but are not in a record yet.
         at_end: whether the stream has no bytes after `waiting`.
     """
 
-    def __init__(self, stream: BinaryIO, where: str, line: int = 1) -> None:
-        self.stream, self.where, self.line = stream, where, line
+    def __init__(self, stream: BinaryIO, where: str) -> None:
+        self.stream, self.where, self.line = stream, where, 1
         self.waiting, self.at_end = b"", False
         self.fill(_START)
         self._wide = wide_encoding(self.waiting)
@@ -138,7 +138,7 @@ class TextSource:
         self.waiting = b"".join(parts)
 
     def skip(self, lines: list[str]) -> None:
-        """Skip these lines, the first of the waiting bytes."""
+        """Skip `lines`, which are the first waiting bytes."""
         self._take(len("".join(lines).encode()))
 
     def records(self, delimiter: str, size: int) -> Records | None:
@@ -170,7 +170,7 @@ class TextSource:
         return Records(content, line, n_lines, rows)
 
     def _by_csv(self, content: bytes, delimiter: str, at_end: bool) -> tuple[CsvRows, int]:
-        """Return the rows of a text, and the number of bytes of these rows."""
+        """Return the whole rows of a text as the csv module reads them, and their size in bytes."""
         lines = lines_of(content)
         rows = csv_rows(lines, delimiter)
         if rows.error and (at_end or not is_cut_off(rows.error)):
@@ -228,7 +228,7 @@ def _last_line(content: bytes) -> int:
 
 
 def _whole(content: bytes, delimiter: str, at_end: bool) -> tuple[int, bool]:
-    """Return the position after the last whole record, and whether all quotes enclose cells."""
+    """Return the position after the last whole record, and whether each quote encloses a cell."""
     if b'"' not in content:
         return len(content), True
     characters = np.frombuffer(content, np.uint8)
@@ -316,7 +316,7 @@ def _sample(lines: list[str]) -> list[str]:
 
 
 def sniff(lines: list[str]) -> str:
-    """Return the delimiter that gives the most cells per line, equally many in every line."""
+    """Return the delimiter that gives the most cells per line, and equally many in all lines."""
     best, cells = ",", 1
     for delimiter in DELIMITERS:
         try:

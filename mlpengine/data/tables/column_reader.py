@@ -1,4 +1,4 @@
-"""Columns that grow by blocks of texts; the texts determine the kind of each column.
+"""Reads columns from blocks of texts; the texts determine the kind of each column.
 
 A column is read as numbers, else as dates, else as text.  At the end, a text column may become
 booleans, numbers such as 1,5, or times in nanoseconds.
@@ -26,7 +26,7 @@ class AmbiguousError(DataError):
 
 
 class Growing:
-    """Values of a growing number of rows, in an array or in the file of `spill`."""
+    """Collects the values of a column block by block, in memory or in the file of `spill`."""
 
     def __init__(self, dtype: type[np.generic], spill: Spill | None = None) -> None:
         self._spill = spill
@@ -58,12 +58,12 @@ class Growing:
 
 
 class ColumnReader:
-    """Reads a column as the first kind, of numbers, dates and text, that the texts allow.
+    """Reads a column as numbers if possible, else as dates if possible, else as text.
 
     Attributes:
         step: current kind, NUMBERS, DATES or TEXT.
-        broken: whether texts had another kind than the values before them.  The whole column must
-            then be read again, as the kind `step`.
+        broken: whether a later text did not have the kind of the values before it.  The whole
+            column must then be read again, as the kind `step`.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class ColumnReader:
         self._begin(options.first_step(name) if step is None else step, 0)
 
     def _begin(self, step: int, n_missing: int) -> None:
-        """Start with `n_missing` rows of missing values."""
+        """Start as the kind `step`, with `n_missing` rows of missing values."""
         self.step, self._is_empty = step, True
         self._gap = np.array([-1], np.int32) if step == TEXT else np.array([np.nan])
         self._grown = Growing(self._gap.dtype.type, self._spill)
@@ -99,7 +99,7 @@ class ColumnReader:
         self._grown.append(values)
 
     def add(self, texts: Sequence[str], places: Array | None = None) -> None:
-        """Convert and store the texts of further rows, or `texts[places]`; place -1 is missing."""
+        """Convert and store further rows: `texts`, or `texts[places]` with place -1 as missing."""
         while not self.broken:
             values = self._convert(texts)
             if values is not None:
@@ -144,9 +144,9 @@ class ColumnReader:
 def text_column(
     texts: Sequence[str], name: str, source: str, options: CsvOptions, as_text: bool = False
 ) -> Column:
-    """Return texts in memory as a column, as in CSV; with `as_text`, the column stays text.
+    """Convert texts to a column as if they were in a CSV; with `as_text`, keep the column as text.
 
-    Raises: DataError, led by `source`.
+    Raises: DataError that begins with `source`.
     """
     reader = ColumnReader(name, options, TEXT if as_text else options.first_step(""))
     reader.add(texts)
@@ -208,7 +208,7 @@ def _without(levels: Sequence[str], texts: frozenset[str]) -> Sequence[str]:
 
 
 def boolean_or_date(column: Column, name: str, options: CsvOptions) -> Column:
-    """Return a text column as booleans or dates, if all known texts are booleans or dates."""
+    """Return a text column as booleans or dates if all texts that are not missing allow it."""
     known = _without(column.levels, options.reading.missing)
     if (answers := parsing.booleans(known)) is not None:
         return _by_level(column, dict(zip(known, answers, strict=True)), "boolean")

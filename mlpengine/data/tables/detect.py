@@ -109,7 +109,7 @@ def _is_worse(table: Table, before: Table) -> bool:
 def _with_thousands(
     source: str, table: Table, reading: CsvDialect, notes: list[str], target: Sequence[str]
 ) -> CsvDialect:
-    """Return the format with thousands ".", if points in numbers can all be read as in 1.234."""
+    """Return the format with thousands ".", if all points can be read as in 1.234 for 1234."""
     grouped = replace(reading, decimal=",", thousands=".")
     again = read_table(source, labels=target, **grouped.to_dict())
     numbers = [name for name, column in table.columns.items() if column.kind == "number"]
@@ -124,11 +124,11 @@ def _with_thousands(
     names = ", ".join(map(repr, changed))
     if reading.decimal is None:
         keys = "data.decimal: ',' and data.thousands: '.'"
-        notes.append(f"column {names}: 1.234 is read as 1.234; if it means 1234, set {keys}")
+        notes.append(f"column {names}: points are decimal marks; if 1.234 means 1234, set {keys}")
         return reading
     notes.append(
-        f"column {names}: 1.234 is read as 1234, because other columns have decimal commas (else "
-        "remove data.thousands)"
+        f"column {names}: 1.234 is read as 1234, because other columns have decimal commas; if it "
+        "means 1.234, remove data.thousands"
     )
     return grouped
 
@@ -176,7 +176,7 @@ def _proposals(
     values = {*texts[group].used_levels()} if group in texts else set()
     added: list[str] = []
     order, unclear = sorted(texts, key=lambda name: name not in target), set[str]()
-    for name in order:  # columns with unclear dates again at the end, when formats are known
+    for name in order:  # columns with unclear dates come again at the end, with known formats
         levels = texts[name].used_levels()
         gaps = [level for level in levels if level.lower() in GAPS and level not in values]
         filled = [level for level in levels if level not in gaps]

@@ -23,7 +23,7 @@ Thousands: TypeAlias = Literal[",", ".", " ", "'"]
 NUMBER_MARKS: tuple[tuple[DecimalMark | None, Thousands | None], ...] = (
     *((None, None), (".", ","), (",", "."), (",", " "), (".", " "), (".", "'"), (",", "'")),
 )
-"""Pairs of decimal mark and thousands mark, the commonest first."""
+"""Pairs of decimal mark and thousands mark, the most common first."""
 
 DELIMITERS: tuple[str, ...] = get_args(Delimiter)
 _TOKENS = {
@@ -58,13 +58,14 @@ class TextOptions:
     )
     na_values: Texts | None = Field(
         default=None,
-        description="Texts read as missing, besides NA, N/A, NaN, null, None and ?, which are "
-        "texts where they are classes or in more than five rows of a text column; [] for none.",
+        description="Further texts to read as missing. By default, NA, N/A, NaN, null, None and ? "
+        "are missing, but not as classes, and not in text columns where more than five rows have "
+        "the text; with [], only the empty text is missing.",
     )
     date_format: str | dict[str, str] | None = Field(
         default=None,
         description="Format of dates other than 2024-12-31 and 31.12.2024, such as mm/dd/yyyy, "
-        "dd-month-yy, or mm/dd/yyyy HH:MM AM; or column: format, where they differ.",
+        "dd-month-yy, or mm/dd/yyyy HH:MM AM; or a mapping from columns to formats.",
     )
 
     @model_validator(mode="after")
@@ -87,10 +88,10 @@ SECTIONS[TextOptions] = "data"  # verdicts may propose further texts of missing 
 
 @dataclass(frozen=True, config=STRICT)
 class CsvDialect(TextOptions):
-    """The format of texts in a CSV, and in text columns in memory.
+    """The notation of texts in a CSV, and in text columns in memory.
 
     A date format has yyyy or yy, mm or month (the month's name), dd, and for times HH, MM, SS, AM.
-    Without `decimal`, a column is refused if its numbers are ambiguous, such as 1,234.
+    Without `decimal`, a column is refused if all its numbers with commas are ambiguous (1,234).
 
     Raises: pydantic's ValidationError for invalid values.
     """
@@ -106,7 +107,7 @@ class CsvDialect(TextOptions):
         return EMPTY | frozenset(value.strip() for value in self.na_values or ())
 
     def date_pattern(self, column: str) -> re.Pattern[str] | None:
-        """Return the pattern of a column's dates that `date_format` gives, or None."""
+        """Return the pattern of `date_format` for the dates of a column, or None."""
         return self._date_patterns.get(column if isinstance(self.date_format, dict) else "")
 
     @cached_property
@@ -136,7 +137,7 @@ class CsvDialect(TextOptions):
 def date_patterns(forms: str | Mapping[str, str] | None) -> dict[str, re.Pattern[str]]:
     """Return patterns of dates by column name; the name "" stands for all columns.
 
-    Raises: a rule's error for a text that is no date format.
+    Raises: PydanticCustomError for a text that is not a date format.
     """
     each = {"": forms} if isinstance(forms, str) else forms or {}
     return {name: _date_pattern(form) for name, form in each.items()}
@@ -200,5 +201,5 @@ class CsvOptions(NamedTuple):
         """Return the kind that is tried first for a column: 0 numbers, 1 dates, 2 text."""
         if name in self.text:
             return 2
-        # 1.234 means 1234 here, but would be read as the number 1.234
+        # with this mark, 1.234 means 1234, but parse_numbers would read 1.234
         return 1 if self.reading.thousands == "." else 0

@@ -22,7 +22,7 @@ from mlpengine.data.tables.table import Column, Table, column_of, number_text
 _log = logging.getLogger("mlpengine")
 
 LARGEST = int(np.finfo(np.float64).max)
-"""The largest whole number in float64; Python refuses to convert much larger ones to text."""
+"""The largest float64; Python refuses to convert much larger integers to text."""
 
 _FIRST_DAY = date(1970, 1, 1)
 _GAPS = ("NAType", "NaTType")
@@ -41,9 +41,9 @@ def as_table(
 ) -> Table:
     """Return data in memory as a table.
 
-    `data` is a data frame of pandas, polars or pyarrow; a mapping of column names to sequences; a
-    list of rows, mappings or named tuples with the same names; a mapping of names to single values,
-    one row; or a matrix of numbers.  `names` are the columns of a matrix.  With `names`, a row in a
+    `data` is a data frame of pandas, polars or pyarrow; a mapping from column names to sequences; a
+    list of rows, each a mapping or a named tuple; a single row, a mapping from column names to
+    values; or a matrix of numbers.  `names` are the columns of a matrix.  With `names`, a row in a
     list must have these columns and may lack others.  An empty list with `names` is a table without
     rows.
 
@@ -64,7 +64,9 @@ def as_table(
         hasattr(row, "keys") and not isinstance(row, Mapping) for row in data
     ):
         data = [dict(row) for row in data]  # rows of a database, or of a pandas data frame
-    if type(data).__name__ == "Series" and all(isinstance(n, str) for n in _names_of(data)):
+    if type(data).__name__ == "Series" and all(
+        isinstance(name, str) for name in getattr(data, "index", [None])
+    ):
         data = data.to_dict()  # a row of a pandas data frame
     if isinstance(data, str | bytes | os.PathLike):
         raise DataError(f"{source}: a table in memory is needed (got {data!r:.60})")
@@ -88,11 +90,6 @@ def as_table(
     return Table(
         {name: _column(values, name, source, options) for name, values in columns.items()}, source
     )
-
-
-def _names_of(series: Any) -> list[Any]:
-    """Return the names in the index of a pandas series; [None] for other series."""
-    return list(getattr(series, "index", [None]))
 
 
 def is_scalar(value: Any) -> bool:
@@ -138,9 +135,8 @@ def _columns_of_rows(
     for number, row in enumerate(rows, 1):
         if lacking := [name for name in needed if name not in row]:
             raise DataError(
-                f"{source}: row {number}: {', '.join(map(repr, lacking))} must be there, as in "
-                f"other rows (it has {', '.join(map(repr, row)) or 'nothing'}); None is a missing "
-                "value"
+                f"{source}: row {number}: must have {', '.join(map(repr, lacking))}, as other rows "
+                f"(it has {', '.join(map(repr, row)) or 'nothing'}); write None for a missing value"
             )
     return {str(name): [row.get(name) for row in rows] for name in known}
 
@@ -176,8 +172,8 @@ def _column(values: Any, name: str, source: str, options: CsvOptions) -> Column:
     values = with_missing(values)
     array = _as_array(values, where)
     if array.ndim == 0:
-        text = "as many values as in other columns are needed"
-        raise DataError(f"{where}: {text} (one, {values!r:.40})")
+        text = "must have as many values as other columns"
+        raise DataError(f"{where}: {text} (got one, {values!r:.40})")
     if array.ndim != 1:
         raise DataError(f"{where}: must be one-dimensional (shape {array.shape})")
     kind = array.dtype.kind
@@ -193,7 +189,7 @@ def _column(values: Any, name: str, source: str, options: CsvOptions) -> Column:
         return Column(array / np.timedelta64(1, "s"))
     as_text = name in options.text or (_is_categorical(values) and name not in options.numbers)
     if isinstance(values, list | tuple):
-        objects = list(values)  # NumPy would turn numbers beside text into text
+        objects = list(values)  # NumPy would convert numbers to text if one value is text
     else:
         objects = python_values(values) or array.tolist()
     return _of_objects(objects, name, where, as_text, options)
@@ -208,26 +204,26 @@ def python_values(column: Any) -> list[Any] | None:
 def _of_objects(
     values: list[Any], name: str, where: str, as_text: bool, options: CsvOptions
 ) -> Column:
-    """Return Python objects as a column of the kind that all known values have, else text."""
+    """Convert Python objects to a column of their common kind or, if kinds differ, to text."""
     gaps = [is_missing(value) for value in values]
     known = [value for value, gap in zip(values, gaps, strict=True) if not gap]
     missing = np.array(gaps, bool)
     if all(isinstance(value, bool | np.bool_) for value in known):
-        return Column(_spread(known, missing), "boolean" if known else "number")
+        return Column(_with_gaps(known, missing), "boolean" if known else "number")
     whole = [value for value in known if isinstance(value, int | np.integer)]
     is_exact = name in options.numbers or all(abs(int(value)) < FIRST_INEXACT for value in whole)
     if is_exact and all(isinstance(value, int | float | Decimal | np.number) for value in known):
         try:
-            return Column(_spread(known, missing))
+            return Column(_with_gaps(known, missing))
         except OverflowError:
             raise DataError(f"{where}: numbers must fit into float64") from None
     if all(isinstance(value, date) for value in known):
-        return Column(_spread([_seconds(value) for value in known], missing), "date")
+        return Column(_with_gaps([_seconds(value) for value in known], missing), "date")
     if all(isinstance(value, time) for value in known):  # times of the first day
         moments = [datetime.combine(_FIRST_DAY, value) for value in known]
-        return Column(_spread([_seconds(moment) for moment in moments], missing), "date")
+        return Column(_with_gaps([_seconds(moment) for moment in moments], missing), "date")
     if all(isinstance(value, timedelta) for value in known):
-        return Column(_spread([value.total_seconds() for value in known], missing))
+        return Column(_with_gaps([value.total_seconds() for value in known], missing))
     texts = [_text(value, where, row) for row, value in enumerate(values)]
     source = where.removesuffix(f": column {name!r}")
     column = text_column(texts, name, source, options, as_text)
@@ -281,7 +277,7 @@ def _refuse_equal_labels(values: list[Any], column: Column, where: str) -> None:
         _log.warning(text, where, pairs)
 
 
-def _spread(known: Sequence[Any], missing: Array) -> Array:
+def _with_gaps(known: Sequence[Any], missing: Array) -> Array:
     values = np.full(len(missing), np.nan)
     values[~missing] = np.fromiter(map(float, known), np.float64, len(known))
     return values

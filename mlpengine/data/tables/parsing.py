@@ -15,10 +15,10 @@ MISSING = frozenset({"", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None
 EMPTY = frozenset({""})
 
 FEW_GAPS = 5
-"""In a text column, a text in MISSING is a level if more rows than this have the text."""
+"""A text in MISSING is a level of a text column if more than this many rows have the text."""
 
 FIRST_INEXACT = 2.0**53
-"""float64 is not exact for whole numbers from here on; a column with such numbers stays text."""
+"""From here on, float64 cannot hold every whole number; a column with such numbers stays text."""
 
 WORDS = {"true": 1.0, "false": 0.0}
 
@@ -58,11 +58,11 @@ CENTURY_ENDS = 69
 def parse_numbers(
     texts: Sequence[str], missing: frozenset[str], *, padded: bool = True, rounded: bool = False
 ) -> Array | None:
-    """Return texts as float64, with NaN for texts in `missing`; None if a text is no number.
+    """Return texts as float64, with NaN for texts in `missing`; None if a text is not a number.
 
-    A number is an ASCII text without underscores that Python's `float` reads, maybe between blanks.
-    Codes (whole numbers with a leading zero) are numbers only with `padded`.  Whole numbers beyond
-    2**53 are numbers only with `rounded`.
+    A number is an ASCII text without underscores that Python's `float` reads; blanks around the
+    number are ignored.  Codes (whole numbers with a leading zero) are numbers only with `padded`.
+    Whole numbers beyond 2**53 are numbers only with `rounded`.
     """
     values = _floats(texts) if missing == MISSING else None
     if values is None:  # texts in `missing` may be numbers, such as -99
@@ -98,7 +98,7 @@ def _floats(texts: Sequence[str]) -> Array | None:
 def dates(
     texts: Sequence[str], missing: frozenset[str], pattern: re.Pattern[str] | None = None
 ) -> Array | None:
-    """Return dates as float64 seconds since 1970; None if a text is no date.
+    """Return dates as float64 seconds since 1970; None if a text is not a date.
 
     Dates are in ISO 8601, or in dd.mm.yyyy with an optional time, or match `pattern`.  The groups
     of `pattern` are year, month, day, hour, minute, second, `short` (a two-digit year), `name`
@@ -177,7 +177,7 @@ class Codes:
 
 
 def sorted_levels(codes: Array, levels: Sequence[str]) -> tuple[Array, tuple[str, ...]]:
-    """Return codes and levels, renumbered so that levels are sorted."""
+    """Return codes and levels, with the levels sorted and the codes changed accordingly."""
     order = sorted(range(len(levels)), key=levels.__getitem__)
     rank = np.empty(len(levels) + 1, np.int32)
     rank[order] = np.arange(len(levels), dtype=np.int32)
@@ -197,7 +197,7 @@ def booleans(levels: Sequence[str]) -> list[float] | None:
 def formatted_numbers(
     levels: Sequence[str], decimal: str | None, thousands: str | None
 ) -> list[float] | str | None:
-    """Read levels such as 1,5 or 1.234,5 as numbers; None if a level is no number.
+    """Read levels such as 1,5 or 1.234,5 as numbers; None if a level is not a number.
 
     1,234 may mean 1.234 or 1234.  If every level with a comma is ambiguous, and neither `decimal`
     nor `thousands` is given, an ambiguous level is returned as text, for a message.  With `decimal`
@@ -216,7 +216,7 @@ def formatted_numbers(
 
 
 def _grouped(levels: Sequence[str], point: str, groups: str) -> list[float] | None:
-    """Read levels with the marks `point` and `groups` as numbers; None if a level is no number."""
+    """Read levels as numbers with decimal mark `point`; None if a level is not a number."""
     if any(map(_PADDED.fullmatch, levels)):
         return None
     group = {" ": "[ \u00a0\u202f]", "'": "['\u2019]"}.get(groups, f"[{groups}]")
@@ -234,11 +234,11 @@ def _grouped(levels: Sequence[str], point: str, groups: str) -> list[float] | No
 
 
 def nanoseconds(levels: Sequence[str], *, repeat: bool) -> list[float] | None:
-    """Return times in nanoseconds since 1970 as numbers; None if a level is no such time.
+    """Return times in nanoseconds since 1970 as numbers; None if a level is not such a time.
 
-    Times are whole numbers of 64 bits.  They are whole microseconds, or else, if levels do not
-    `repeat`, in the years 1980 to 2099; others may be codes of this size.  Levels 0 and -1 are
-    allowed, because they may mean a missing time.
+    Times are whole numbers of 64 bits.  Codes may have this size, too.  All levels must therefore
+    be whole microseconds or, if levels do not `repeat`, times in the years 1980 to 2099.  Levels 0
+    and -1 are allowed, because they may mean a missing time.
     """
     times = [level for level in levels if level not in ("0", "-1")]
     if not times or not all(map(_INTEGER.fullmatch, times)):

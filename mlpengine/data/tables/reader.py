@@ -46,7 +46,7 @@ def read_table(
     N/A, NaN, null, None and ? are missing in columns of numbers and dates.  In a text column that
     is not in `labels`, such a text is missing if at most `FEW_GAPS` rows have the text.
 
-    Numbers may be written as 1e-3, inf or, if no number is ambiguous (1,234), as 1,5.  Columns in
+    Numbers may be written as 1e-3, inf or 1,5; ambiguous numbers (1,234) are refused.  Columns in
     `text` are text.  Columns with whole numbers beyond 2**53 or codes such as 007 are text, unless
     they are in `numbers`.  Dates in ISO 8601 or dd.mm.yyyy, times of day and true/false are
     recognized.  `dialect` are options of `CsvDialect`: delimiter, decimal, thousands,
@@ -90,9 +90,9 @@ def store_table(
     progress: OnProgress | None = None,
     **dialect: Any,
 ) -> Table:
-    """Return a table as `read_table`, with the columns in a file below `directory`.
+    """Read a table as `read_table`, but store the columns in a file below `directory`.
 
-    CSV, Parquet and Feather are read in blocks, so that memory holds only a few columns, and the
+    CSV, Parquet and Feather are read in blocks, so that memory holds at most a few columns and the
     distinct texts of all columns.  The columns `skip` are not read; their values are missing.
 
     Raises: DataError, also for another format; RunError if the file cannot be written.

@@ -21,10 +21,10 @@ class UsableRows(NamedTuple):
 def usable_rows(
     table: Table, target: Sequence[str], in_use: Array | None, early: Array | None = None
 ) -> UsableRows:
-    """Return the rows that a filter keeps, with a target and all lags.
+    """Return the rows that a filter keeps and that have a target and all lags.
 
     `in_use` is the mask of the rows that the filter keeps; None without a filter.  `early` is the
-    mask of rows that lack lags; None if the table has no lags.
+    mask of the rows without all lags; None if the table has no lags.
     """
     kept = np.ones(table.n_rows, bool) if in_use is None else in_use
     names = [name for name in target if name in table]
@@ -45,7 +45,7 @@ def usable_rows(
 
 
 def has_target(table: Table, target: Sequence[str]) -> Array:
-    """Return the mask of rows with a target: with all targets if they are yes/no, else with any."""
+    """Return the mask of rows with a target: all targets if they are binary, else any target."""
     if not target:
         return np.ones(table.n_rows, bool)
     known = np.stack([~table[name].missing for name in target])

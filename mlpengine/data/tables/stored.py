@@ -43,7 +43,7 @@ Segment: TypeAlias = tuple[int, int]
 
 
 class OpenFile:
-    """A file that stays open for reading while this object exists, even if the file is removed."""
+    """A file that stays open for reading while this object exists, even after its removal."""
 
     def __init__(self, path: Path) -> None:
         with writing(path, "read"):
@@ -118,7 +118,7 @@ class Spill:
         self.described: dict[str, dict[str, Any]] = {}
 
     def write(self, values: Array) -> Segment:
-        """Write some values of a column to the temporary file; return their segment."""
+        """Write values of a column to the temporary file; return their offset and size."""
         data = np.ascontiguousarray(values).view(np.uint8).data
         with writing(self.path):
             self._values.seek(self._written)
@@ -178,8 +178,8 @@ def stored_table(
 ) -> Table:
     """Return a table with its columns in a file below `directory`; write the file if it is missing.
 
-    `how` has all options that the result of `read` depends on.  All values of the columns `skip`
-    are missing.
+    `how` has every option that changes the result of `read`.  All values of the columns `skip` are
+    missing.
 
     Raises: DataError as the reader; RunError if the file cannot be written.
     """
@@ -251,12 +251,12 @@ def short_digest(given: Mapping[str, Any]) -> str:
 
 
 def part_of(target: Path) -> Path:
-    """Return the path of a file until it is complete."""
+    """Return the path of the unfinished file that becomes `target`."""
     return target.with_name(target.name + PART)
 
 
 def complete_file(target: Path, description: Mapping[str, Any]) -> None:
-    """Rename a written file to `target`, then write its description; now the file is valid."""
+    """Rename a finished file to `target`, then make it valid by writing its description."""
     with writing(target):
         system.replace(part_of(target), target)
         description = {**description, "crc32": _checksum(target, description)}
@@ -282,7 +282,7 @@ def _checksum(target: Path, description: Mapping[str, Any]) -> int:
 
 @contextmanager
 def preparing(target: Path) -> Iterator[None]:
-    """Hold the lock of a file, so that no other process writes the file."""
+    """Lock a file within the context, so that no other process writes the file."""
     make_directory(target.parent)
     with locked(target.with_name(target.name + LOCK)):
         yield

@@ -53,7 +53,7 @@ class Column:
 
     @property
     def is_binary(self) -> bool:
-        """Whether all known values are 0 or 1."""
+        """Whether all values that are not missing are 0 or 1."""
         return self.kind != "text" and bool(np.isin(self.distinct(), (0, 1)).all())
 
     def distinct(self) -> Array:
@@ -65,11 +65,11 @@ class Column:
         return distinct
 
     def used_levels(self) -> list[str]:
-        """Return the levels that occur in a row, in order."""
+        """Return the sorted levels, without levels that no row has."""
         return [self.levels[code] for code in self.distinct()]
 
     def take(self, rows: Array | slice) -> "Column":
-        """Return the column of some rows."""
+        """Return the column with the given rows."""
         return Column(self.values[rows], self.kind, self.levels)
 
     def text(self, row: int) -> str:
@@ -81,7 +81,7 @@ class Column:
 
 
 def number_text(kind: ColumnKind, value: float) -> str:
-    """Return a value of a number, boolean or date column as text, as CSV files have it."""
+    """Return a number, boolean or date as text, in the notation of CSV."""
     if kind == "boolean":
         return "true" if value else "false"
     if kind == "date":
@@ -93,9 +93,9 @@ def number_text(kind: ColumnKind, value: float) -> str:
 class Table:
     """Ordered columns of equal length, read from `source`; a table never changes.
 
-    `first_line` is the line of the first row in a text file.  `origin` has the number of each row
-    in the source, from 0; None if the rows are 0, 1, 2, ...  In a text file, rows are counted in
-    lines from `first_line`.
+    `first_line` is the line of the first row in a text file.  `origin` has the row number of each
+    row in the source, from 0; None if the rows are 0, 1, 2, ...  If `first_line` is known, `origin`
+    counts lines after `first_line` instead of rows.
 
     Attributes:
         decimal_commas: whether a column of the file has numbers such as 1,5.
@@ -280,12 +280,12 @@ def column_of(values: Array, where: str) -> Column:
     if kind in "iuf":
         return Column(values)
     if kind == "M":
-        held = ~np.isnat(values)
-        seconds = np.where(held, np.inf, np.nan)
+        in_range = ~np.isnat(values)
+        seconds = np.where(in_range, np.inf, np.nan)
         if np.can_cast(values.dtype, _DATE_RANGE.dtype, "safe"):  # finer units hold fewer years
             first, last = _DATE_RANGE.astype(values.dtype)
-            held = (values >= first) & (values <= last)
-        seconds[held] = values[held].astype(_DATE_RANGE.dtype).astype(np.float64) / 1e6
+            in_range = (values >= first) & (values <= last)
+        seconds[in_range] = values[in_range].astype(_DATE_RANGE.dtype).astype(np.float64) / 1e6
         return date_column(seconds, where)
     if kind in "UT" or (kind == "O" and all(isinstance(value, str) for value in values)):
         levels, codes = np.unique(values, return_inverse=True)

@@ -40,7 +40,7 @@ def test_many_columns_that_are_unlike_are_one_line_beyond_five():
     gaps = (np.arange(50)[:, None] >= 25) & (np.arange(30) < 6)
     lines = NewRows(fitted).add(Table.from_arrays(np.where(gaps, np.nan, 99))).lines()
     assert len(lines) == 12
-    assert lines[5] == "25 more columns with rows far outside those trained on"
+    assert lines[5] == "25 more columns with rows far outside the training range"
     assert lines[11] == "1 more column with more missing values than in training"
 
 

@@ -303,8 +303,8 @@ HEAD = "a,b,w,y\n"
 ROWS = "".join(f"{i},{i % 5},{'uv'[i % 2]},{i * 0.5}\n" for i in range(30))
 FITS = {
     "infinite": (HEAD + ROWS + "inf,1,u,2\n", {}, "line 32, column 'a': must be finite"),
-    "missing": (HEAD + ROWS + ",1,u,2\n", {"missing": "error"}, "column 'a': is missing"),
-    "missing category": (HEAD + ROWS + "1,1,,2\n", {"missing": "error"}, "column 'w': is missing"),
+    "missing": (HEAD + ROWS + ",1,u,2\n", {"missing": "error"}, "line 32, column 'a': "),
+    "missing category": (HEAD + ROWS + "1,1,,2\n", {"missing": "error"}, "line 32, column 'w': "),
     "missing target": (HEAD + ROWS + "1,1,u,\n", {}, "line 32, column 'y': the target is missing"),
     "infinite target": (HEAD + ROWS + "1,1,u,inf\n", {}, "'y': the target must be finite"),
     "infinite class": (HEAD + ROWS + "1,inf,u,2\n", {"target": "b"}, "'b': the target must be fin"),
@@ -357,7 +357,7 @@ def test_unusable_columns_are_listed_together(tmp_path):
         Preprocessor("y").fit(table)
     problems = str(caught.value).splitlines()
     assert [problem.split("'")[1] for problem in problems] == ["name", "n", "id"]
-    assert "put it under drop, or under categorical" in problems[0]
+    assert "under drop or categorical" in problems[0]
     assert "line 9, column 'n': a number is needed ('seven')" in problems[1]
 
 
