@@ -66,7 +66,7 @@ ODD = {
         lines(lambda i: f"{i};{1 + i}.{i * 7 % 900 + 100};{9 * i}", "a;odd;y"),
         {"delimiter": ";"},
         NUMBER,
-        ("column 'odd': 1.234 is read as 1.234; if it means 1234",),
+        ("column 'odd': points are decimal marks; if 1.234 means 1234",),
     ),
     "commas between thousands": Odd(
         plain(lambda i: f'"{1 + i},{i * 7 % 900 + 100}.25"'),

@@ -97,7 +97,7 @@ class Diagnostics(Uncopyable):
         layers: facts about each named layer.
         dropout: rates of dropout, in forward order.
         unknown_rows: why the gradients of single rows are unknown, or "".
-        windows: by rectifier layer, a record of the units that fire.
+        windows: for each rectifier layer, the units that fired recently.
         epochs: (training loss, validation loss) of each epoch.
 
         The caller sets the following attributes at the end of a run:

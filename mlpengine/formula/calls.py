@@ -116,7 +116,7 @@ def plan(
     Args:
         outputs: the formulas.
         given: variables and other nodes with known values.
-        alike: the first `alike` given nodes may all be the same array.
+        alike: the caller may pass one array for all of the first `alike` given nodes.
         overwritten: nodes for the old values of the first outputs, such as a parameter before its
             update.  The plan writes the new value into the buffer of the old value.
     """
@@ -271,7 +271,7 @@ class _Planner:
         return None if node is None else self.own[node]
 
     def _is_writable(self, place: Place, time: int, node: Expr | None) -> bool:
-        """Return whether the step at `time` may write to a buffer; for a work buffer, node=None."""
+        """Return whether the step at `time` may write `node` (None: a work value) into a buffer."""
         holder = self.holder.get(place)
         return holder is None or self._is_over(holder, time, node)
 

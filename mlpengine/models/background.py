@@ -28,8 +28,8 @@ def background_rows(
 
     Each number is replaced by a number of similar rank from another row, so correlations remain.
     The columns `texts` are not changed.  Rows with few numbers, or with numbers that many rows
-    have, may still equal a row of `table`.  The function chooses rows with a mean of `predict`
-    (rows, outputs) near the mean for `table`.
+    have, may still equal a row of `table`.  The mean prediction (`predict`) of the chosen rows is
+    near the mean prediction of `table`.
 
     Source: Moore 1996, "Controlled data-swapping techniques for masking public use microdata sets".
     """

@@ -177,12 +177,12 @@ class Residuals:
         return np.stack([np.interp(*column) for column in columns], axis=1)
 
     def to_arrays(self) -> dict[str, Array]:
-        """Return the arrays by their names in a file."""
+        """Return the arrays, with their names in a file as keys."""
         return {f"{RESIDUALS}.{one.name}": getattr(self, one.name) for one in fields(self)}
 
     @classmethod
     def taken_from(cls, arrays: dict[str, Array], targets: int) -> "Residuals | None":
-        """Remove the residuals, if any, from the arrays of a file, and return them."""
+        """Remove the residuals from the arrays of a file and return them, or None."""
         names = [f"{RESIDUALS}.{one.name}" for one in fields(cls)]
         given = [arrays.pop(name, None) for name in names]
         values = [one for one in given if one is not None]
@@ -266,7 +266,7 @@ class ClassSets(NamedTuple):
 
     @classmethod
     def taken_from(cls, arrays: dict[str, Array], classes: int) -> "ClassSets | None":
-        """Remove the prediction sets, if any, from the arrays of a file, and return them."""
+        """Remove the prediction sets from the arrays of a file and return them, or None."""
         chances, numbers = (arrays.pop(name, None) for name in (SET_CHANCES, SET_CLASSES))
         if chances is None and numbers is None:
             return None
@@ -281,7 +281,7 @@ class ClassSets(NamedTuple):
         return cls(chances, numbers)
 
     def to_arrays(self) -> dict[str, Array]:
-        """Return the arrays by their names in a file."""
+        """Return the arrays, with their names in a file as keys."""
         return {SET_CHANCES: self.chances, SET_CLASSES: self.classes}
 
 

@@ -71,7 +71,7 @@ class Scorer:
         return self.mean_losses(output, part)["loss"]
 
     def mean_losses(self, output: Array, part: Split) -> dict[str, float]:
-        """Return the means of `loss_names`; losses of outputs are not multiplied by a factor."""
+        """Return the mean of each of `loss_names`; losses of single outputs are unweighted."""
         totals = dict.fromkeys(loss_names(self.loss), 0.0)
         with np.errstate(over="ignore", invalid="ignore"):
             for start in range(0, len(part), FORWARD_ROWS):

@@ -432,7 +432,7 @@ class Model:
         """Return the metrics of two models, and the better model; `data` has the targets, too.
 
         Do not use training rows of either model.  The standard error is of the difference between
-        the models, from paired rows.  If a model has costs, the metric is the mean cost of each.
+        the models, from paired rows.  If a model has costs, the metric is the mean cost.
 
         Raises: UsageError unless both predict the same target; DataError as `evaluate`.
         """

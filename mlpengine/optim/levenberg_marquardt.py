@@ -18,15 +18,15 @@ LARGEST_DAMPING = 1e12
 """Maximum damping.  If no step lowers the loss even then, the parameters stay unchanged."""
 
 LEAST_CURVATURE = 0.1
-"""Minimum entry of D / largest curvature of a parameter."""
+"""Minimum entry of D (see `LevenbergMarquardt`), as a share of the largest curvature."""
 
 FREE_STEPS = 5
-"""The first steps have no weight decay, because it could shrink the initial weights to 0."""
+"""Number of initial steps without decay; decay could shrink the initial weights to 0."""
 
 EFFECTIVE_STEPS = 4
 """Number of steps after which the number of effective parameters is computed again.
 
-This needs all eigenvalues: a third of a step's time.  Predictions were no better with 1.
+It needs all eigenvalues: a third of a step's time.  With 1, predictions were no better.
 """
 
 FIRST_GROWTH = 2.0

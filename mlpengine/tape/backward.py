@@ -126,7 +126,7 @@ class BackwardPlan:
         return self.gradients[node.index]
 
     def _slot(self, record: Record, position: int, x: Value) -> tuple[Buffer, list[PlannedCall]]:
-        """Return the buffer for the gradient by operand `x`, and the steps to run after the op."""
+        """Return the buffer for the gradient of operand `x`, and the steps to run after the op."""
         y = record.outputs[0]
         full = y.spec.shape if record.op.broadcasts else x.spec.shape
         label = f"d_{x.name}.addend"

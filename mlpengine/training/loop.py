@@ -179,8 +179,8 @@ class Loop(Uncopyable):
     folds, each network's own validation chooses its epoch and ends its training.
 
     `callbacks` are called in increasing `order`, and may read the attributes below.  With several
-    networks, an epoch ends for callbacks when all networks that still train have made the epoch;
-    measurements are then means.
+    networks, callbacks are called when all networks that still train have finished the epoch, and
+    measurements are means.
 
     If a step has several ranks, each rank runs the same loop with its own callbacks.  A stop within
     an epoch then takes effect one step later.  The processes of the argument `ranks` share several

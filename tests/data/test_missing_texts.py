@@ -197,7 +197,7 @@ def test_one_column_that_determines_the_target_is_learned_from(function):
         found = profile(as_table({"c": c, **more, "y": function(c)}), "y")
         assert found.drop.keys() == more.keys()
         assert [leak.reason for leak in found.suspects] == [
-            "it determines the target, value for value"
+            "each of its values stands for one value of the target"
         ]
     two = profile(as_table({"c": c, "d": np.sin(c), "y": function(c)}), "y")
     assert [*two.drop] == ["c"]
@@ -271,13 +271,13 @@ def test_fit_warns_of_misread_columns(caplog):
     table["rating"] = [*(str(k % 8) for k in range(99)), "odd"]
     _, result = mlpengine.fit(table, "y", training={"epochs": 1, "folds": None})
     checked, told = str(mlpengine.check(table, "y")), (caplog.text, str(result.remarks))
-    parts = ("'a' is dropped: it is the target", "'percent': ", "'odd' in row 100")
+    parts = ("'a' is dropped: ", "'percent': ", "'odd' in row 100")
     for part in (*parts, "'damaged' is dropped", f"subtract {2**62} from", "write floats"):
         assert all(part in text for text in told)
     assert all(part in checked for part in parts)
     alone, given = {"a": numbers, "y": numbers**3}, {"split": {"test": 0.4}}
     _, result = mlpengine.fit(alone, "y", test=alone, data=given, training={"epochs": 1})
-    for part in ("'a': it determines the target", "data.split.test has no effect"):
+    for part in ("'a': each of its values stands for", "data.split.test has no effect"):
         assert any(part in line for line in result.remarks)
     with pytest.raises(DataError, match=r"data\.classes"):
         mlpengine.fit(alone, "y", data={"classes": ["a", "b"]})

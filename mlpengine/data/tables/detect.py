@@ -124,11 +124,11 @@ def _with_thousands(
     names = ", ".join(map(repr, changed))
     if reading.decimal is None:
         keys = "data.decimal: ',' and data.thousands: '.'"
-        notes.append(f"column {names}: 1.234 is read as 1.234; if it means 1234, set {keys}")
+        notes.append(f"column {names}: points are decimal marks; if 1.234 means 1234, set {keys}")
         return reading
     notes.append(
-        f"column {names}: 1.234 is read as 1234, because other columns have decimal commas (else "
-        "remove data.thousands)"
+        f"column {names}: 1.234 is read as 1234, because other columns have decimal commas; if it "
+        "means 1.234, remove data.thousands"
     )
     return grouped
 

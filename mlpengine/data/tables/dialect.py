@@ -58,9 +58,9 @@ class TextOptions:
     )
     na_values: Texts | None = Field(
         default=None,
-        description="Further texts to read as missing; [] for only the empty text. NA, N/A, NaN, "
-        "null, None and ? are missing, except as classes, and in text columns where more than "
-        "five rows have the text.",
+        description="Further texts to read as missing. By default, NA, N/A, NaN, null, None and ? "
+        "are missing, but not as classes, and not in text columns where more than five rows have "
+        "the text; with [], only the empty text is missing.",
     )
     date_format: str | dict[str, str] | None = Field(
         default=None,
