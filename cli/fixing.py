@@ -123,7 +123,7 @@ def run_and_fix(begin: Start, session: Session, state: Stopping, shown: Shown) -
         text = f"fix      no better score{by_chance} ({scores}); {shortest(first)} is kept"
     elif corrected:
         unjudged = f"scores cannot judge {words(corrected)}"
-        text += f"; {unjudged}: if this is wrong, keep {shortest(first)}"
+        text += f"; {unjudged}: if the correction is wrong, keep {shortest(first)}"
     say(text, err=True)
     known: dict[str, Any] = {"runs": [str(first), str(best.path)], "better": str(better)}
     lines: list[str] = []

@@ -45,7 +45,7 @@ TICK = 0.2
 
 
 class _Connection(H11Protocol):
-    """A connection that is closed if a request takes too long, or at too many connections."""
+    """A connection that is closed if a request takes too long, or if too many are open."""
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)

@@ -286,8 +286,8 @@ def distill(
     metrics of the teacher, and of a network of the same size that learned the table's targets.
     These metrics are for test rows or, without test rows, for validation rows.
 
-    A student has intervals or prediction sets if its teacher is a model that has them.  For a
-    function as teacher, they need validation rows that the function has not learned.
+    A student has intervals or prediction sets if its teacher is a model that has them.  If the
+    teacher is a function, they need validation rows that the function has not learned.
 
     Args:
         table: the rows that the teacher learned, in any form that `fit` accepts.

@@ -87,7 +87,7 @@ class RunData:
     """A run, read from its directory or, right after training, from memory.
 
     `path` is None for a run without a directory; then `history` has the epochs.  `loaded` has the
-    data.  If `trained` is False, `model` has initial weights.  If `loaded` or `model` cannot be
+    data.  If `trained` is False, `model` has its initial weights.  If `loaded` or `model` cannot be
     read, it is None, and `notes` gives the reason.  `known` is (name, rows, outputs) of the last
     measured part, and `score` the comparison with baselines; None means: computed again.
     """

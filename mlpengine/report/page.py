@@ -332,7 +332,7 @@ def drivers_section(data: Data) -> Markup | None:
             if data.get("in_memory")
             else f"mlpengine explain {pasted(data['path'])}"
         )
-        return tag("p", f"Left out: {known['skipped']}. ", tag("code", call), " shows them.")
+        return tag("p", f"Not measured: {known['skipped']}. Instead: ", tag("code", call))
     return explanation_markup(known)
 
 

@@ -56,8 +56,8 @@ class FeatureSettings:
     )
     lags: dict[str, SomeSteps] = Field(
         default_factory=dict,
-        description="Columns of earlier values, as column: rows; power: [1, 24] adds the values of "
-        "power 1 and 24 rows before a row, in the order of split.time.",
+        description="Columns of earlier values, as column: rows; power: [1, 24] adds the power one "
+        "row before and the power 24 rows before, in the order of split.time.",
     )
     rolling: dict[str, Annotated[dict[WindowFunction, SomeSteps], Field(min_length=1)]] = Field(
         default_factory=dict,
