@@ -51,7 +51,7 @@ INLINE void pack_transposed_inline(real *restrict panel, const real *restrict w,
   real ends[BLOCK][BLOCK] = {{0}};
   int64_t k = 0;
   if (j < 0) __builtin_unreachable(); /* avoids a warning of GCC about negative columns */
-  if (j + width <= columns) /* whole blocks, most of them */
+  if (j + width <= columns) /* whole blocks */
     for (; k + BLOCK <= depth; k += BLOCK)
       for (int64_t v = 0; v < width; v += BLOCK) {
         block_row r[BLOCK];
