@@ -56,7 +56,7 @@ class RunScore(NamedTuple):
 
     @classmethod
     def of(cls, metrics: Mapping[str, Mapping[str, float | None]]) -> "RunScore":
-        """Choose the metric that compares runs, not on test rows; `metrics` are by part."""
+        """Return the score on out-of-fold or validation rows, from the `metrics` of each part."""
         known = metrics.get(OUT_OF_FOLD) or metrics.get("validation") or {}
         for name in ("macro_f1", "r2", *known):
             value = known.get(name)
