@@ -128,7 +128,7 @@ def install_line(extra: str) -> str:
 class MissingExtraError(MlpEngineError, ImportError):
     """An optional package is missing, or its import fails.
 
-    `failure` is the error of the import; "" if the package is missing.
+    `failure` is the text of the import's error; "" if the package is missing.
     """
 
     def __init__(self, feature: str, extra: str, failure: str = "") -> None:
@@ -158,7 +158,7 @@ def at_setting(*path: str) -> Iterator[None]:
 def importing(feature: str, extra: str) -> Iterator[None]:
     """If an import in the ``with`` block fails with any error, raise MissingExtraError.
 
-    With dependencies of a wrong version, an import may raise AttributeError or TypeError.
+    If a dependency has the wrong version, an import may raise AttributeError or TypeError.
     """
     try:
         yield

@@ -96,12 +96,12 @@ Count: TypeAlias = Annotated[int, COUNT]
 
 
 class Given:
-    """Mark of an option that config files do not have: it is rare, or the data determine it."""
+    """Annotation of an option that configs do not have: it is rare, or the data determine it."""
 
 
 @dataclass(frozen=True)
 class ConfigKey:
-    """Mark of an option that has the name `name` in config files."""
+    """Annotation that gives an option the name `name` in config files."""
 
     name: str
 

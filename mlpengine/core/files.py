@@ -79,7 +79,7 @@ def first_line(path: Path) -> str:
 
 
 def similar_file(path: Path) -> str:
-    """Return `` - did you mean 'x'?`` for a similar path, or "" if there is none."""
+    """Return `` - did you mean 'x'?`` for a similar path, a note on a broken link, or ""."""
     folder = path.parent
     if os.path.lexists(path):
         return " (the link leads nowhere)" if path.is_symlink() else ""
@@ -123,7 +123,7 @@ def keep_other_kinds(out: Path, *suffixes: str) -> None:
 
 
 RESOLVED = "config.resolved.yaml"
-"""Name of the file with the config of a run, with all defaults and overrides."""
+"""Name of the file that holds the config of a run, including all defaults and overrides."""
 
 OWN_FOLDERS = frozenset({"checkpoints", "tensorboard"})
 OWN_FILES = frozenset(

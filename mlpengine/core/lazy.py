@@ -9,7 +9,7 @@ from typing import Any
 def lazy_names(
     package: str, places: Mapping[str, Sequence[str]], subpackages: Sequence[str] = ()
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__`; `places` maps modules to the names that they define."""
+    """Return `__getattr__` and `__dir__` of a package; `places` maps modules to their names."""
     place_of = {name: place for place, names in places.items() for name in names}
 
     def find(name: str) -> Any:

@@ -11,7 +11,7 @@ from mlpengine.core.wording import plural, quoted
 
 
 class NamedRows:
-    """Named arrays; their first axes are the rows, and all have the same length.
+    """Arrays by name; the first axis of each is the rows, and all have the same number of rows.
 
     As in a data frame, a name selects one array.  Any other index selects rows of all arrays, and
     `len` is the number of rows.
@@ -79,7 +79,7 @@ def need_array(value: Any, where: str) -> None:
 
 
 def one_or_named(values: Mapping[str, Any]) -> Any:
-    """Return the array with the name "" (a single array), or else `NamedRows`."""
+    """Return the only array of ``{"": array}``, or any other mapping as `NamedRows`."""
     return values[""] if "" in values else NamedRows(values)
 
 

@@ -47,7 +47,7 @@ def of_type(value: Any, kind: type[Wanted], where: str) -> Wanted:
 def check_keys(
     value: Any, where: str, needed: Collection[str], others: Collection[str] = ()
 ) -> None:
-    """Raise CheckpointError if a key of `needed` is missing, or a key is in neither list."""
+    """Raise CheckpointError for a missing key of `needed`, or a key not in `needed` or `others`."""
     of_type(value, dict, where)
     for problem, names in (
         ("lacks", {*needed} - value.keys()),

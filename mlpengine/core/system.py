@@ -154,7 +154,7 @@ def end_group(process: "subprocess.Popen[str]") -> None:
 
 
 def other_writers(status: os.stat_result) -> str:
-    """Return why other users could write to a file or directory, or ""; on Windows always ""."""
+    """Return why other users could write to a path; "" if they cannot, and always on Windows."""
     if sys.platform == "win32":
         return ""
     if status.st_uid != os.getuid():

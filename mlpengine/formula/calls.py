@@ -116,7 +116,7 @@ def plan(
     Args:
         outputs: the formulas.
         given: variables and other nodes with known values.
-        alike: the first `alike` given nodes may all be the same array.
+        alike: the caller may pass one array for all of the first `alike` given nodes.
         overwritten: nodes for the old values of the first outputs, such as a parameter before its
             update.  The plan writes the new value into the buffer of the old value.
     """
@@ -138,7 +138,7 @@ def _plan(
 
 
 def evaluate(formula: Expr, operands: Mapping[str, Array]) -> Array:
-    """Return the value of a formula on arrays by name; they broadcast and have one dtype."""
+    """Return the value of a formula on arrays by name; the arrays broadcast and have one dtype."""
     return bound(formula, operands)()
 
 
@@ -264,14 +264,14 @@ class _Planner:
         return place
 
     def _destination(self, node: Expr | None) -> Place | None:
-        """Follow the last readers of a value up to an output; return its buffer, or None."""
+        """Follow a value's last readers to an output; return the buffer of this output, or None."""
         while node is not None and node not in self.own:
             reader = self.last.get(node, len(self.nodes))
             node = self.nodes[reader] if reader < len(self.nodes) else None
         return None if node is None else self.own[node]
 
     def _is_writable(self, place: Place, time: int, node: Expr | None) -> bool:
-        """Return whether the step at `time` may write to a buffer; for a work buffer, node=None."""
+        """Return whether the step at `time` may write `node` (None: a work value) into a buffer."""
         holder = self.holder.get(place)
         return holder is None or self._is_over(holder, time, node)
 

@@ -528,7 +528,7 @@ def variables(*roots: Expr) -> list[str]:
 
 
 def gradients(y: Expr, dy: Expr, operands: Sequence[Expr]) -> tuple[Expr, ...]:
-    """Return the gradients by `operands` (reverse mode); `dy` is the gradient by `y`."""
+    """Return the gradients of `operands` (reverse mode); `dy` is the gradient of `y`."""
     known: dict[Expr, Expr] = {y: dy}
     for node in reversed(order([y])):
         d = known.get(node)

@@ -16,7 +16,7 @@ from mlpengine.core.spec import Array, Calls, call
 CONSTANT_LENGTH = 16384
 """Maximum number of entries of an array filled with a constant: 64 kB of float32 fit into cache.
 
-Much shorter arrays are slower, because NumPy takes some time for each row of a call."""
+Much shorter arrays are slower, because NumPy then runs one short loop for each of many rows."""
 
 
 def constant_like(value: float, like: Array) -> Array:
@@ -186,7 +186,7 @@ TAIL_END = {4: 14.5, 8: 39.0}
 
 
 def normal_tail(z: Array, out: Array, u: Array) -> Calls:
-    """Compute Phi(-z) in `out` and exp(-z**2 / 2) in `u`; 0 <= z <= `TAIL_END`; no overlaps."""
+    """Compute Phi(-z) in `out`, exp(-z**2 / 2) in `u`; 0 <= z <= `TAIL_END`; separate arrays."""
     yield call(np.add, z, constant_like(_CENTER, z), u)
     yield call(np.divide, constant_like(2 * _CENTER, z), u, u)
     yield call(np.subtract, constant_like(1.0, z), u, u)

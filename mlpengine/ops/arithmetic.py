@@ -218,7 +218,7 @@ class Rsqrt(Elementwise, name="rsqrt"):
 
 
 class Abs(Elementwise, name="abs"):
-    """Magnitude, y = abs(x).
+    """Absolute value, y = abs(x).
 
     Backward: dx = dy * sign(x), and 0 at x = 0.
     """

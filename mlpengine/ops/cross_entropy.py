@@ -52,7 +52,7 @@ class SoftmaxCrossEntropy(Loss, name="softmax_cross_entropy"):
     class_weights: Annotated[tuple[NonNegative, ...] | None, Given, "One for each class."] = None
     label_smoothing: Annotated[Share, "Share of each target that is spread over all classes."] = 0.0
     ignore_index: Annotated[
-        Annotated[int, Limits(whole=True)] | None, Given, "A class; its rows have no loss."
+        Annotated[int, Limits(whole=True)] | None, Given, "Rows of this class have no loss."
     ] = None
 
     def target_spec(self, output: Spec, target: Spec | None = None) -> Spec:

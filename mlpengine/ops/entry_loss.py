@@ -41,7 +41,7 @@ class Prediction(NamedTuple):
 class EntryLoss(Loss):
     """Base class of losses that are a mean over the entries of the target.
 
-    Shapes: output (batch, ...), target as output, weight (batch,).
+    Shapes: output and target (batch, ...), weight (batch,).
     The method `formula` defines the loss of an entry.  A weight multiplies the losses of its row;
     the mean divides by the number of entries, not by the weights.
 
@@ -97,7 +97,7 @@ class EntryLoss(Loss):
         """The predictions for a target.
 
         If several outputs shift with the target, each of them is a prediction.  Otherwise the only
-        prediction is the output that shifts, or the first; with a log link, exp of this output.
+        prediction is the output y that shifts, by default the first; with a log link, exp(y).
         """
         f = self.formulas
         if len(f.locations) < 2:
@@ -167,8 +167,8 @@ class EntryLoss(Loss):
                 )
                 if (falls := (far < near - 1) | np.isneginf(far)).any():
                     raise UsageError(
-                        f"{self.name}: the loss must have a lower bound (for a target of "
-                        f"{some[falls][0]:.4g}, as scaled, it falls without limit as the output "
+                        f"{self.name}: the loss must have a lower bound (for the scaled "
+                        f"target {some[falls][0]:.4g}, it falls without limit as the output "
                         f"{'grows' if sign > 0 else 'falls'}); write a loss that is lowest near "
                         "the target, such as abs(y - t)"
                     )

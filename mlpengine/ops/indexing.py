@@ -243,8 +243,8 @@ def _widened(index: Array, workspace: Array) -> tuple[Array, tuple[Call, ...]]:
 def _nonnegative(index: Array, workspace: Array, length: int) -> tuple[Array, tuple[Call, ...]]:
     """Return a buffer for the index without negative entries, and the calls that fill the buffer.
 
-    A negative index stands for index + length.  As an unsigned number it is huge, so the result is
-    the unsigned minimum of both.  This is much faster than `numpy.remainder`.
+    A negative index stands for index + length.  A negative number is huge as an unsigned number, so
+    min(index, index + length), unsigned, is the result.  This is faster than `numpy.remainder`.
     """
     wide, calls = _widened(index, workspace)
     counted: Array = workspace[1, ...]

@@ -81,7 +81,7 @@ class Loss(GradOp):
     """Base class of losses.  The operands are output, target and, optionally, a weight per row.
 
     ``loss(output, target, d_output)`` returns the value as a Python float and overwrites `d_output`
-    with the gradient by `output`.  The first call binds the loss to `output` and `d_output`.  Later
+    with the gradient of `output`.  The first call binds the loss to `output` and `d_output`.  Later
     calls with the same arrays allocate nothing.
 
     Options are fields of a frozen dataclass; their annotations have the limits.
@@ -153,7 +153,7 @@ class Loss(GradOp):
         d_output: Array | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> float:
-        """Return the value; overwrite `d_output`, if given, with the gradient by `output`.
+        """Return the value; overwrite `d_output`, if given, with the gradient of `output`.
 
         Raises: ShapeError, DtypeError or IndexRangeError for targets or weights that do not fit.
         """
@@ -199,12 +199,12 @@ class Loss(GradOp):
         memory: BoundLoss | None = None,
         weight: Array | None = None,
     ) -> BoundLoss:
-        """Bind the loss to `output` and to `d_output`, the buffer of its gradient or None.
+        """Bind the loss to `output` and to `d_output`, the buffer for its gradient (or None).
 
         `target` is the spec of the targets; a loss that accepts class indices or probabilities
         needs it.  If `output` has only some of the rows, `mean_rows` is the number of all rows; the
         values and gradients of the parts then add up to the mean.  `memory` is the bound loss of a
-        larger batch; the new loss uses its first rows.  `weight` is a shared buffer of weights.
+        larger batch; both share targets, weights and value.  `weight` is a shared weight buffer.
         """
         x = Spec.of(output)
         if d_output is not None and Spec.of(d_output) != x:
@@ -275,7 +275,7 @@ FEW_COLUMNS = 32
 
 
 def row_totals(x: Array, wide: Array, out: Array) -> Calls:
-    """Yield the calls that write the float64 row sums of `x`; `wide` has the spec `wide_spec`."""
+    """Yield the calls that write the float64 row sums of `x`; see `wide_spec` for `wide`."""
     columns = x.shape[1]
     if columns == 1:
         yield call(out.__setitem__, ..., x[:, 0])

@@ -15,10 +15,10 @@ DOUBLINGS = 40
 """Maximum number of doublings of the range -1 to 1 in `turning_point`."""
 
 HALVINGS = 64
-"""Maximum number of halvings of the range in `turning_point`, enough for float64 near 1."""
+"""Maximum number of halvings of the range in `turning_point`, enough for float64 precision."""
 
 NEAR = 1e-2
-"""`turning_point` stops if its range is narrower than this and a secant step does not move."""
+"""`turning_point` stops if its range is narrower than this and a secant step stays in place."""
 
 COLUMN_PASSES = 50
 """Maximum number of rounds in `lowest`."""
@@ -36,7 +36,7 @@ class LossFormulas:
 
     The loss of an entry is ``value_scale * entry``.  Its derivative by output column k is
     ``scales[k] * slopes[k]``.  The last slopes are derivatives by the target columns.  The constant
-    factors are separate, so that they are multiplied together with 1 / entries of the mean.
+    factors are separate, so that backward multiplies by scales[k] / (number of entries) once.
     """
 
     outputs: tuple[Expr, ...]

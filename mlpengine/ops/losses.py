@@ -127,7 +127,7 @@ class Huber(EntryLoss, name="huber"):
     Source: Huber 1964, section 1.
     """
 
-    delta: Annotated[Positive, "Where it turns linear, in standardized units."] = 1.0
+    delta: Annotated[Positive, "Error above which the loss is linear, in standardized units."] = 1.0
 
     def formula(self, y: Expr, t: Expr) -> Expr:
         near = clip(y - t, -self.delta, self.delta)
@@ -139,7 +139,7 @@ class Huber(EntryLoss, name="huber"):
 
 
 class LogCosh(EntryLoss, name="log_cosh"):
-    """log(cosh(d)) with d = output - target: near d**2 / 2 for small, abs(d) - log(2) for large d.
+    """log(cosh(d)) with d = output - target: d**2 / 2 near d = 0, abs(d) - log(2) far from 0.
 
     Backward: d_output = dy * tanh(output - target) / entries; d_target = -d_output.
     """
@@ -451,7 +451,7 @@ class NegativeBinomial(MeanLoss, name="negative_binomial"):
     Source: Hilbe 2011, "Negative binomial regression", section 8.2 (NB2).
     """
 
-    dispersion: Annotated[Positive, "(variance - mean) / mean squared."] = 1.0
+    dispersion: Annotated[Positive, "(variance - mean) / mean**2."] = 1.0
 
     def formula(self, y: Expr, t: Expr) -> Expr:
         return (t + 1 / self.dispersion) * softplus(y + log(self.dispersion)) - t * y
@@ -519,7 +519,7 @@ class FormulaLoss(EntryLoss, name="formula"):
     text: Annotated[
         str,
         ConfigKey("formula"),
-        "Of output y (standardized, or a logit) and target t: abs(y - t) ** 1.5.",
+        "Loss as a formula of output y (standardized, or a logit) and target t: abs(y - t) ** 1.5.",
     ]
 
     def __post_init__(self) -> None:

@@ -281,7 +281,7 @@ def _feature_means(cube: Array, out: Array, sums: Array) -> Calls:
 
 
 def _feature_sums(cube: Array, out: Array, sums: Array) -> Calls:
-    """Yield the calls for the sum over rows and inner axis; `sums` (rows, features) is scratch."""
+    """Yield the calls for the sum over rows and inner axis; `sums` is a work buffer."""
     rows, features, inner = cube.shape
     if inner == 1:
         sums = cube.reshape(rows, features)

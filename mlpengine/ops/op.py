@@ -121,7 +121,7 @@ class GradOp:
     @property
     def signature(self) -> Signature:
         """The operands, residuals and work buffers, read from the parameters of the rules."""
-        kind: Any = type(self)  # `Any`, because mypy holds the class to be unhashable
+        kind: Any = type(self)  # `Any`, because mypy considers the class unhashable
         return _signature_of(kind)
 
     def infer(self, *operands: Any) -> Spec | tuple[Spec, ...]:

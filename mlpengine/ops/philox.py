@@ -23,7 +23,7 @@ GROUP = 8
 """Number of blocks in a group: the words 0 and 1 of all its blocks precede their words 2 and 3."""
 
 BLOCKS_AT_ONCE = 8192
-"""Maximum number of blocks for one set of NumPy calls: at 64 bytes a block, they fit into cache.
+"""Maximum number of blocks for one set of NumPy calls; their work memory fits into cache.
 
 If a step needs fewer blocks, the calls compute the blocks of several steps."""
 
@@ -36,7 +36,7 @@ class Philox:
 
     Attributes:
         seed, step: whole numbers of 64 bits.
-        row: number of the batch row at which a drawn matrix begins.
+        row: index of the batch row at which a drawn matrix begins.
         rows: number of rows of a full batch, if batches are drawn in parts; otherwise 0.
         state: seed, step and row, as (3,) of uint64, for compiled code.
 
@@ -75,7 +75,7 @@ class Philox:
 
     @property
     def row(self) -> int:
-        """The number of the batch row at which a drawn matrix begins."""
+        """The index of the batch row at which a drawn matrix begins."""
         return int(self.state[2])
 
     @row.setter

@@ -23,12 +23,12 @@ PAIRS = {
     "weibull": (-1.7930997245749267, 0.6062575559405392),
     "loglogistic": (-1.5434046384182083, 1.5434046384182083),
 }
-"""Two values of z for each distribution.
+"""Two values of z = (log(time) - location) / scale for each distribution.
 
 For two observed events, one at each z, the sum of losses is lowest at location 0 and scale 1."""
 
 WIDE = 40.0
-"""Maximum distance of a bound, in scales, from the nearer of the location and the other bound.
+"""Maximum distance (in scales) of a bound from the location or other bound, whichever is nearer.
 
 A bound farther away is moved to this distance, which changes the probability of the interval by
 less than 1e-16."""
@@ -47,11 +47,11 @@ class Survival(EntryLoss, name="survival"):
     event.  Any other time means that the event came after abs(time) and before the bound (interval
     censoring); an infinite bound means right censoring.
 
-    An entry has two outputs: the location y and the logarithm s of the scale of log(time).  Let
+    An entry has two outputs: the location y of log(time), and s, the logarithm of its scale.  Let
     z = (log(abs(time)) - y) exp(-s) and end = (log(bound) - y) exp(-s).  The loss of an observed
-    event is s - log(density(z)).  The loss of a censored event is
-    -log(distribution(end) - distribution(z)).  The density of z is normal for `lognormal`,
-    exp(z - exp(z)) for `weibull`, and logistic for `loglogistic`.  The mean is over all entries.
+    event is s - log(density(z)).  The loss of a censored event is -log(cdf(end) - cdf(z)).  The
+    density of z is normal for `lognormal`, exp(z - exp(z)) for `weibull`, and logistic for
+    `loglogistic`.  The mean is over all entries.
     Shapes: output (batch, 2 * entries); target (batch, 2 * entries).
 
     Source: Kalbfleisch and Prentice 2002, "The statistical analysis of failure time data", section
@@ -89,7 +89,7 @@ class Survival(EntryLoss, name="survival"):
                 return softplus(z) * 2 - z
 
     def _censored(self, z: Expr, end: Expr) -> Expr:
-        """Return -log(distribution(end) - distribution(z))."""
+        """Return -log(cdf(end) - cdf(z))."""
         match self.distribution:
             case "lognormal":
                 low, high = map(_upper_tail, _mirrored(z, end))
@@ -100,7 +100,7 @@ class Survival(EntryLoss, name="survival"):
                 return softplus(z) + softplus(-end) - f.log(-f.expm1(z - end))
 
     def _slopes(self, z: Expr, end: Expr) -> tuple[Expr, Expr]:
-        """Return density(z) and density(end), divided by distribution(end) - distribution(z)."""
+        """Return density(z) and density(end), divided by cdf(end) - cdf(z)."""
         match self.distribution:
             case "lognormal":
                 near, far = _mirrored(z, end)
@@ -136,7 +136,7 @@ class Survival(EntryLoss, name="survival"):
         return [Prediction("", self.quantile(0.5)), *quantiles]
 
     def drawn(self, predictions: Array, rng: np.random.Generator) -> Array:
-        """Return random targets with the lowest mean loss at `predictions` (rows, 1, 3).
+        """Return random targets; `predictions` (rows, 1, 3) have the lowest expected loss on them.
 
         Each time is one of two times with equal probability.  The sum of the losses of both times
         is lowest at the distribution that has these predictions (see `PAIRS`).

@@ -58,7 +58,7 @@ def flush_signed(moment: Array, work: Array, mask: Array) -> Calls:
 
 
 def flush_square(moment: Array) -> Call:
-    """Return the call that raises entries of `moment` to `smallest_square`."""
+    """Return the call that raises entries of `moment` to at least `smallest_square`."""
     limit = np.array(smallest_square(moment.dtype), moment.dtype)
     # NumPy 2.4 deprecates a positional out for maximum.
     return call(np.maximum, moment, limit, out=moment)

@@ -78,7 +78,7 @@ class Lbfgs(FullBatch, name="lbfgs"):
         return loss, norm
 
     def _pair(self, k: int) -> tuple[Array, Array]:
-        """Return buffers for the change of parameters and gradient in step `k`, used in turn."""
+        """Return the buffers of step `k`, for the changes of the parameters and of the gradient."""
         k %= self.memory
         return self.moments[f"step_{k}"], self.moments[f"change_{k}"]
 

@@ -13,8 +13,8 @@ class Lion(Optimizer, name="lion"):
     Then m = beta2 * m + (1 - beta2) * grads.  Every parameter moves by `lr`.  Use an `lr` that is 3
     to 10 times smaller than Adam's, and a weight decay that is larger by the same factor.
 
-    Moments: ``first`` = m / (1 - beta2).  A parameter with zero gradients stops moving when its
-    moment falls below 1e-25 (in float32) and is set to zero.
+    Moments: ``first`` = m / (1 - beta2).  Without gradients, a parameter stops moving when
+    its moment falls below 1e-25 (in float32), because such a moment is set to zero.
     Numbers: `rate` is the learning rate; sign(first * share + grads) is the sign of a step.
 
     Source: Chen et al. 2023, arXiv 2302.06675, algorithm 2.

@@ -38,7 +38,7 @@ SCHEDULES: dict[str, type["Schedule"]] = {}
 class Schedule(ABC):
     """Base class of schedules: a linear warm-up, then the factors of the subclass.
 
-    The schedule in a config does not know the length of a run; `over` returns one that does.
+    A schedule from a config does not know the length of the run; `over` returns a copy that does.
     """
 
     name: ClassVar[str] = ""
@@ -152,7 +152,7 @@ class ConstantSchedule(Schedule, name="constant"):
 
 @dataclass(frozen=True)
 class StepSchedule(Schedule, name="step"):
-    """Multiplication by `factor` after every `every_epochs`: factor ** (s // every).
+    """Multiplication by `factor` every `every_epochs` epochs: factor ** (s // every).
 
     `every` is the number of steps in `every_epochs`, at least 1.
 
@@ -260,7 +260,7 @@ class PlateauSchedule(Schedule, name="plateau"):
     The optimizer saves the state of the schedule, `state_dict`, with its own state.  Each optimizer
     needs its own schedule object.
 
-    Source: PyTorch's ReduceLROnPlateau, mode min, with a threshold that also works below zero.
+    Source: PyTorch's ReduceLROnPlateau, mode min; the threshold also works for negative values.
     """
 
     patience: Annotated[

@@ -99,7 +99,7 @@ class Tensor(Expression):
         return self
 
     def retain_grad(self) -> "Tensor":
-        """Let `backward` return the gradient of this tensor, even if it is no leaf.
+        """Let `backward` return the gradient of this tensor, even if it is not a leaf.
 
         Raises: TapeError if the tensor is not tracked.
         """

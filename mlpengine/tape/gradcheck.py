@@ -24,7 +24,7 @@ def gradcheck(
     """Compare gradients with central differences of the values; return the largest error.
 
     Let f be the function, u random weights of its outputs, x a leaf, and v a random direction.  The
-    check compares <v, gradient by x> with d/dt <u, f(x + t v)>, from two forwards for each leaf.
+    check compares <v, gradient of x> with d/dt <u, f(x + t v)>, from two forwards for each leaf.
 
     Args:
         subject: an op to check on `operands`, or a program to check at the current values of its
@@ -32,7 +32,7 @@ def gradcheck(
         operands: float64 arrays, or integer and bool arrays without a gradient; None for a
             missing operand.
         step: t, the half-width of the difference.
-        rtol: largest error allowed, relative to the two compared numbers, or to 1 if both are less.
+        rtol: largest allowed error, relative to max(1, abs(a), abs(b)) for compared numbers a, b.
         seed: seed of the generator that draws u and v.
 
     Raises:

@@ -13,7 +13,7 @@ from mlpengine.tape.functions import cat
 from mlpengine.tape.record import Record, dependents, needed_records
 
 Slopes = Sequence[Any]
-"""The gradient by each operand, or a function that records this gradient."""
+"""The gradient of each operand, or a function that records this gradient."""
 
 
 def record_gradient(y: Any, xs: Sequence[Any]) -> list[Any]:
@@ -63,7 +63,7 @@ def _whole(slope: Any, x: Any) -> Any:
 
 
 def _slopes(record: Record, known: dict[int, Any], wanted: Sequence[bool]) -> Slopes:
-    """Record the gradients by a record's operands; `known` has the gradients by its outputs."""
+    """Record the gradients of a record's operands; `known` has the gradients of its outputs."""
     op, y = record.op, record.outputs[0]
     dys = [known.get(out.index) for out in record.outputs]
     rule = next((GRADIENT_RULES[kind] for kind in type(op).__mro__ if kind in GRADIENT_RULES), None)
@@ -223,7 +223,7 @@ GRADIENT_RULES: dict[type[ops.GradOp], Callable[..., Slopes]] = {
     ops.Transpose: _transpose,
     ops.Var: _var,
 }
-"""Functions that record the gradients by an op's operands, for each type of op.
+"""Functions that record the gradients of an op's operands, for each type of op.
 
 Arguments: the op, dy, the output, and the operands.  For an op with several outputs, dy is a list
 of gradients, and the output is the first output."""

@@ -42,7 +42,7 @@ class PlannedCall:
     """A step of a plan, not yet bound to memory.
 
     `reads` are in the order of the op's positional parameters; None is a missing operand.
-    `writes` are the outputs (forward) or the gradients by the operands (backward).  Three kinds of
+    `writes` are the outputs (forward) or the gradients of the operands (backward).  Three kinds of
     steps have no op: ``add`` adds buffers, ``reduce`` undoes broadcasting, ``zero`` clears.
     """
 

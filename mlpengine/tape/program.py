@@ -194,7 +194,7 @@ class Program(Uncopyable):
     def backward(self, seed: ArrayLike | Sequence[ArrayLike | None] | None = None) -> None:
         """Compute all gradients, and overwrite the previous gradients.
 
-        `seed` is the gradient by the output, by default ones.  For several outputs, `seed` is a
+        `seed` is the gradient of the output, by default ones.  For several outputs, `seed` is a
         sequence of gradients, with None for ones.
         Raises: TapeError before the first forward; ShapeError or DtypeError for a seed that does
             not fit its output.

@@ -27,7 +27,7 @@ UNLIMITED = 1 << 62
 """Capacity of edges that no minimum cut contains."""
 
 TOLERATED = 1.05
-"""Multiple of the least memory that is accepted if it saves recomputation."""
+"""Memory may be up to this multiple of the minimum if fewer values are then recomputed."""
 
 
 def shared_work(record: Record) -> dict[str, Spec]:

@@ -118,7 +118,7 @@ class Tape:
             kind = np.dtype(object)
         if kind.kind not in "biuf":
             raise DtypeError(
-                f"input: dtype must be one of NumPy's numbers (got {dtype!r}); to give a name, "
+                f"input: dtype must be numeric, such as float32 (got {dtype!r}); to give a name, "
                 f"write input({sizes}, name='x')"
             )
         spec = Spec(sizes, kind)
@@ -221,7 +221,7 @@ class Tape:
 
         The layer gets the parameters that no earlier layer has; with `alone`, it gets only
         parameters that `output` depends on.  Messages and diagnostics use the name.  Diagnostics
-        read the gradient by `pre_activation`, by default the gradient by the output.
+        read the gradient of `pre_activation`, by default the gradient of the output.
         Raises: TapeError if another layer has the name.
         """
         if any(layer.name == name for layer in self.layers):
