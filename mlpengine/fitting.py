@@ -346,7 +346,7 @@ def distill(
 
 
 def _with_columns_of(teacher: Teacher) -> ConfigFile:
-    """Return a student's config that keeps the number columns that its teacher reads."""
+    """Return a student's config that keeps the columns its teacher reads, except text columns."""
     file, table = teacher.data.file, teacher.data.tables.parts["train"][0]
     drop = list(file.config.data.drop)
     for name in teacher.reads(drop):
