@@ -61,7 +61,7 @@ def command(run: Path, fix: Path | None, as_json: bool) -> None:
     if not run.exists():
         raise missing(run, "run")
     if not run.is_dir():
-        text = f"a config is diagnosed by its run: write mlpengine train {pasted(run)}"
+        text = f"to diagnose a config, first write mlpengine train {pasted(run)}"
         raise UsageError(f"{run}: must be the directory of a run (got a file); {text}")
     report, lines, reported = _read(run)
     if fix is not None:

@@ -47,7 +47,7 @@ def command(
     FILE is a table with the target column (- is stdin), by default the rows of the run.
 
     The importance of a column is the rise of the loss, and the fall of R2 or accuracy, when the
-    values of the column are permuted.  Rows of the run did not train the model: they are
+    values of the column are permuted.  The rows of the run are rows that did not train the model:
     out-of-fold, test or validation rows.  --json adds partial dependence: the mean prediction if
     all rows have the same value in the column.  `mlpengine report` draws partial dependence.
 

@@ -56,7 +56,7 @@ class RunScore(NamedTuple):
 
     @classmethod
     def of(cls, metrics: Mapping[str, Mapping[str, float | None]]) -> "RunScore":
-        """Choose the metric that compares runs, not on test rows; `metrics` are by part."""
+        """Return the score on out-of-fold or validation rows, from the `metrics` of each part."""
         known = metrics.get(OUT_OF_FOLD) or metrics.get("validation") or {}
         for name in ("macro_f1", "r2", *known):
             value = known.get(name)
@@ -123,7 +123,7 @@ def run_and_fix(begin: Start, session: Session, state: Stopping, shown: Shown) -
         text = f"fix      no better score{by_chance} ({scores}); {shortest(first)} is kept"
     elif corrected:
         unjudged = f"scores cannot judge {words(corrected)}"
-        text += f"; {unjudged}: if this is wrong, keep {shortest(first)}"
+        text += f"; {unjudged}: if the correction is wrong, keep {shortest(first)}"
     say(text, err=True)
     known: dict[str, Any] = {"runs": [str(first), str(best.path)], "better": str(better)}
     lines: list[str] = []

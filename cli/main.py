@@ -61,7 +61,7 @@ RUNTIME_VARIABLES = {
 
 PYDANTIC_DISABLE_PLUGINS keeps pydantic from searching every installed package for plugins.
 OPENBLAS_THREAD_TIMEOUT=n lets idle threads of OpenBLAS spin for 2^n cycles before they sleep.  Its
-default is 26.  With n far below 24, threads would sleep between the products of a step."""
+default is 26.  With n far below 24, threads would sleep between two matrix products."""
 
 CLOSED_PIPE = 141
 """Exit code if the reader of stdout has closed the pipe; shells use the same code."""

@@ -46,7 +46,7 @@ OUTPUT_FILE = OutputPath(path_type=Path, dir_okay=False)
 DIRECTORY_PATH = click.Path(path_type=Path, file_okay=False)
 
 MODEL_ARGUMENT = click.argument("run", type=click.Path(path_type=Path))
-QUIET_OPTION = click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
+QUIET_OPTION = click.option("-q", "--quiet", is_flag=True, help="Print no progress on stderr.")
 AS_JSON = click.option(
     "--json", "as_json", is_flag=True, help="Print the result as one line of JSON."
 )
@@ -63,5 +63,5 @@ def check_history(history: str | None, file: object) -> None:
 
 def overrides_like(example: str) -> Decorator:
     """Return the option --set with an example in its help."""
-    text = f"Override, as in {example}"
+    text = f"Override a setting, such as {example}"
     return click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help=text)

@@ -86,7 +86,7 @@ def metrics_table(
 ) -> list[str]:
     """Return a table of metrics with a row for each part; with many metrics, parts are columns.
 
-    `spreads` has further rows below a part: metrics by part and title.  `in_time` tells whether
+    `spreads` has further rows of metrics below a part, by part and title.  `in_time` tells whether
     each fold is a period of time.  `warm_start` tells whether the networks of a warm start may have
     been trained on the measured rows.
     """

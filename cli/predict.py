@@ -70,7 +70,7 @@ Examples:
     "--quantile",
     "quantiles",
     metavar="SHARES",
-    help="Add quantiles such as 0.1,0.9, by the loss's distribution or by out-of-fold errors.",
+    help="Add quantiles such as 0.1,0.9, from the loss's distribution or from out-of-fold errors.",
 )
 @click.option(
     "--times",
@@ -109,8 +109,8 @@ def command(
     the prediction in the units of the target, in a column with the name of the target, such as
     price.  A loss of two quantiles gives the columns price_0.1 and price_0.9; gaussian_nll gives
     price and price_std.  In CSV, a leading ' keeps a spreadsheet from running a text as a formula.
-    It is added if a text starts with =, a tab or a line end, or with +, - or @ and contains one of
-    ( | ! =.
+    The ' is added to texts that start with =, a tab or a line end, and to texts that start with +,
+    - or @ and contain one of ( | ! =.
 
     --interval adds <target>_low and <target>_high, from out-of-fold errors.  --set adds
     <target>_set, such as a|b; a set is empty if no class is likely enough.  The sets contain the
@@ -311,7 +311,7 @@ def _sets(sets: Array, classes: Sequence[object]) -> Coded:
 
 
 def row_names(table: Table, key: str | None, taken: dict[str, Any]) -> dict[str, Any]:
-    """Return the column that identifies the rows, by name: the column `key`, or row numbers.
+    """Return {name: column} of the column that identifies the rows: `key`, or row numbers.
 
     The name of row numbers is `line` for lines of a text file, or `row` (from 1) for other sources.
     """

@@ -51,7 +51,7 @@ START_SECONDS = 300
 
 
 def launched() -> tuple[int, int]:
-    """Return the rank and the number of ranks from a launcher's variables; 0 ranks: unknown."""
+    """Return the rank and the number of ranks from a launcher; an unknown number is 0."""
     for rank, size in LAUNCHED.items():
         with suppress(KeyError, ValueError):
             return int(os.environ[rank]), int(os.environ.get(size, "0"))

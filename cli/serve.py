@@ -60,7 +60,7 @@ def command(run: Path, host: str, port: int, workers: int, access_log: bool) -> 
     prediction sets.  GET / is a page to try predictions, /openapi.json describes the columns,
     /health reports that the service runs, and /metrics has counters for Prometheus.  The model is
     read once, at the start.  The first signal (such as Ctrl-C) stops the service after the current
-    requests, a second signal stops it at once.
+    requests; a second signal stops it at once.
 
     The service has no encryption and no password.  If other machines can connect, put a reverse
     proxy with encryption and passwords in front of the service.

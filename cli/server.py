@@ -32,7 +32,7 @@ OPEN_FILES = open_files()
 """Limit of open files of this process; at most half of them are connections."""
 
 BACKLOG = 2_048
-"""Number of connections that wait to be accepted."""
+"""Maximum number of connections that wait to be accepted."""
 
 REQUEST_SECONDS = 20
 """A connection is closed if it has no new request in this many seconds."""
@@ -45,7 +45,7 @@ TICK = 0.2
 
 
 class _Connection(H11Protocol):
-    """A connection that is closed if a request takes too long, or if there are too many."""
+    """A connection that is closed if a request takes too long, or if too many are open."""
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)

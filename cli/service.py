@@ -130,7 +130,7 @@ def service(model: Model, name: str) -> FastAPI:
     row = answers.row.model_json_schema()
     rows = {"type": "array", "items": row, "maxItems": ROW_LIMIT}
     content = {"application/json": {"schema": {"anyOf": [row, rows]}, "example": answers.example}}
-    level = (float | None, Field(None, gt=0, lt=1, description="The share of new rows within."))
+    level = (float | None, Field(None, gt=0, lt=1, description="Share of new true values inside."))
     kept = {"interval": model.residuals, "set": model.sets}
     options: Any = {option: level for option, one in kept.items() if one is not None}
     levels = create_model("Levels", __config__={"extra": "forbid"}, **options)

@@ -125,7 +125,7 @@ MAX_THREADS = 1_024
 
 
 class Session:
-    """A training in its run directory.
+    """A training run in its directory.
 
     Attributes:
         model: the model with the initial weights; `finish` replaces it by the trained model.

@@ -73,7 +73,7 @@ The config needs a section sweep:
     "--workers",
     type=click.IntRange(1),
     metavar="N",
-    help="Processes of one thread each.  [1; one per core for random and grid without a pruner]",
+    help="Processes of one thread.  Default: 1, but all cores for random and grid without pruner.",
 )
 @click.option(
     "-o",

@@ -66,7 +66,7 @@ Examples:
     "logs",
     type=click.Choice(["mlflow", "tensorboard"]),
     multiple=True,
-    help="Log the run there, too; the same as --set report.mlflow=true.",
+    help="Log the run to this tool, too; the same as --set report.mlflow=true.",
 )
 @click.option("--mpi", is_flag=True, help="Train on the ranks of a launcher other than mpiexec.")
 @click.option(

@@ -284,10 +284,10 @@ def distill(
     The student learns the teacher's numbers or probabilities for the rows of the table, and for
     synthetic rows: rows of the table with some values of a near row.  ``result.spreads`` has the
     metrics of the teacher, and of a network of the same size that learned the table's targets.
-    They are for test rows; without test rows, for validation rows.
+    These metrics are for test rows or, without test rows, for validation rows.
 
     A student has intervals or prediction sets if its teacher is a model that has them.  If the
-    teacher is a function, validation rows are needed, which the function must not have learned.
+    teacher is a function, they need validation rows that the function has not learned.
 
     Args:
         table: the rows that the teacher learned, in any form that `fit` accepts.
@@ -299,7 +299,7 @@ def distill(
         validation: a separate table, instead of a share of `table`.
         test: a separate table for the test, instead of a share of `table`.
         callbacks: callbacks of the training loop.
-        progress: show the work on stderr (see `fit`).
+        progress: whether to show progress on stderr (see `fit`).
         config: sections of a config by name (see `fit`), such as ``model={"hidden": [32]}``.
 
     >>> teacher, _ = fit("penguins", seed=1, training={"epochs": 20})
@@ -346,7 +346,7 @@ def distill(
 
 
 def _with_columns_of(teacher: Teacher) -> ConfigFile:
-    """Return a student's config that keeps the number columns that its teacher reads."""
+    """Return a student's config that keeps the columns its teacher reads, except text columns."""
     file, table = teacher.data.file, teacher.data.tables.parts["train"][0]
     drop = list(file.config.data.drop)
     for name in teacher.reads(drop):

@@ -91,7 +91,7 @@ ODD = {
         lines(lambda i: f"{number(i)},{TOWNS[i % 2]},{number(3 * i)}", encoding="cp1252"),
         {"text_encoding": "cp1252"},
         CATEGORY,
-        ("the text is not UTF-8 and read as cp1252",),
+        ("the text is not UTF-8; it is read as cp1252",),
         row={"a": 1.5, "odd": "Köln"},
     ),
     "UTF-16 from a spreadsheet": Odd(

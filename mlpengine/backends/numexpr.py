@@ -66,7 +66,7 @@ def _backward(op: Elementwise, *residuals: Array, out: Slots, **work: Array) -> 
 
 
 def find_rule(op: GradOp, direction: Direction) -> Callable[..., Calls] | None:
-    """Return the NumExpr rule of an op; None if NumPy needs one call, or a function is missing."""
+    """Return an op's NumExpr rule; None if NumPy needs one call or NumExpr lacks a function."""
     if not isinstance(op, Elementwise):
         return None
     f = op.formulas

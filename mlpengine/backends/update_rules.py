@@ -33,7 +33,7 @@ class Update(NamedTuple):
         ranges: ranges of trained parameters, in order; other parameters are frozen.
         flush_every: number of steps after which tiny entries of moments are replaced.
         floors: minimum for the entries of each moment that averages squares.
-        threshold: size below which entries of other moments become zero.
+        threshold: absolute value below which entries of other moments become zero.
     """
 
     numbers: Mapping[str, Expr]
@@ -66,7 +66,7 @@ def largest_factor(ranges: Sequence[ParameterRange]) -> float:
 def largest_update(dtype: "np.dtype[np.floating]", ranges: Sequence[ParameterRange]) -> float:
     """Return the maximum of learning rate * gradient norm in a valid step.
 
-    A step with a larger product is an error, because weights or momentum would overflow; momentum
-    can grow to a hundred gradients.  The learning rate does not include the factors of `ranges`.
+    A larger product is an error, because weights or momentum would overflow: momentum can reach a
+    hundred times the gradient.  The learning rate does not include the factors of `ranges`.
     """
     return float(np.finfo(dtype).max) / 1024 / largest_factor(ranges)

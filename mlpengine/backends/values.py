@@ -1,6 +1,6 @@
 """Values of a generated program: each write to an array makes a new value.
 
-In NumPy, the same memory holds several arrays, one after another.  Here, each write makes a new
+In NumPy, a buffer holds different arrays at different times.  Here, each write makes a new
 `MatrixValue`.  So kernels can be fused and reordered before values get their places in memory.
 """
 
@@ -106,7 +106,7 @@ class MatrixValue:
 
 
 def is_short(columns: int, lanes: int) -> bool:
-    """Return whether a vector of `lanes` numbers is exactly several rows of `columns` numbers."""
+    """Return whether two or more rows of `columns` numbers fill a vector of `lanes` numbers."""
     return 0 < columns < lanes and lanes % columns == 0
 
 

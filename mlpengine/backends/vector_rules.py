@@ -9,7 +9,7 @@ from mlpengine.ops.op import Direction
 
 
 class VectorRule:
-    """The formulas of an op: ``y`` in forward, ``dx`` and so on in backward; `given`: variables."""
+    """An op's formulas: outputs ``y`` or (backward) ``dx``, ... in terms of variables `given`."""
 
     def __init__(self, given: Mapping[str, Expr], outputs: Mapping[str, Expr]) -> None:
         self.given, self.outputs = given, outputs

@@ -44,7 +44,7 @@ Predict = Callable[[Any], Any]
 """Function from rows without targets to numbers, or to probabilities of the sorted classes."""
 
 RowsOf = Callable[[str, Array], Array]
-"""Function from a column name and row indices to the rows from which the column is read."""
+"""Function from a column name and row indices to the row indices to read in this column."""
 
 
 STUDENT_SECTIONS = ("model", *TOP_SECTIONS, "training")
@@ -98,7 +98,7 @@ class Teacher:
     frames: Mapping[str, Any] = field(default_factory=dict)
 
     def transfer_set(self, made: int | None = None) -> TransferSet:
-        """Return predictions for training, `made` synthetic, and test (or validation) rows."""
+        """Return predictions for training, test (or validation) and `made` synthetic rows."""
         data, train = self.data, self.data.parts["train"]
         transfer = TransferSet.of(
             data.tables.preprocessor,
@@ -148,7 +148,7 @@ class Teacher:
         return ClassSets.of(predicted, validation.truth)
 
     def _label(self, synthetic: SyntheticRows | None) -> tuple[Array, Array]:
-        """Return a student's targets and the teacher's predictions for training (or these) rows."""
+        """Return targets for a student, and predictions, on training or `synthetic` rows."""
 
         def rows_of(column: str, rows: Array) -> Array:
             return rows if synthetic is None else rows[synthetic.sources([column])[column]]
@@ -233,7 +233,7 @@ def _cells(table: Table, name: str) -> Array:
 
 
 def _checked(given: Any, rows: int, fitted: Preprocessor) -> Array:
-    """Return predictions as float64 (rows, targets or classes)."""
+    """Return predictions as a float64 array of shape (rows, targets or classes)."""
     predicted = np.asarray(given)
     if predicted.ndim == 1 and fitted.n_outputs == 1:
         predicted = predicted[:, None]

@@ -60,7 +60,7 @@ class DataSection(TextOptions, FeatureSettings):
     test_source: str | None = Field(default=None, description="A separate file for the test.")
     transfer_set: str | None = Field(
         default=None,
-        description="File by mlpengine distill, with a teacher's predictions instead of targets.",
+        description="A teacher's predictions to learn, in a file that mlpengine distill writes.",
     )
     split: SplitSettings = Field(
         default_factory=defaults(SplitSettings), description="How the rows are divided."
@@ -77,7 +77,7 @@ class CheckpointSection:
 
     every_seconds: Positive | None = Field(
         default=10.0,
-        description="Seconds between checkpoints; more if writing is slow, 1 before the first.",
+        description="Seconds between checkpoints, more if writing is slow; the first after 1 s.",
     )
     every_epochs: Count | None = Field(default=None, description="Also after this many epochs.")
     every_steps: Count | None = Field(default=None, description="Also after this many steps.")
@@ -142,7 +142,7 @@ class Config:
         ReportSection, BeforeValidator(_page_or_not, json_schema_input_type=ReportSection | bool)
     ] = Field(
         default_factory=defaults(ReportSection),
-        description="Additional files: true: report.html; false: none; or its settings.",
+        description="Additional files. true: report.html; false: none; or its settings.",
     )
     sweep: SweepSection | None = Field(
         default=None, description="Values to try, for mlpengine sweep; training ignores it."
@@ -178,7 +178,7 @@ class Config:
         return self
 
     def _rules(self) -> Iterator[tuple[Any, str, *tuple[str, ...]]]:
-        """Yield for each rule between sections: is it broken, the message, the key path."""
+        """Yield for each rule between sections whether it is broken, its message, its key path."""
         training, data = self.training, self.data
         taken = self.validation_share + data.split.test
         text = f"validation and test must leave rows to train on (they take {taken:g})"

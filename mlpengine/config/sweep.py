@@ -29,8 +29,8 @@ Choices = Annotated[list[Any], Field(min_length=1)]
 class SpaceSection:
     """The values to try for one key: exactly one of the four fields."""
 
-    log: Bounds | None = Field(default=None, description="[low, high], evenly on a log scale.")
-    range: Bounds | None = Field(default=None, description="[low, high], evenly.")
+    log: Bounds | None = Field(default=None, description="[low, high], sampled on a log scale.")
+    range: Bounds | None = Field(default=None, description="[low, high], sampled uniformly.")
     int: WholeBounds | None = Field(default=None, description="[low, high], whole numbers.")
     choice: Choices | None = Field(default=None, description="A list of values.")
 
@@ -81,10 +81,10 @@ class SweepSection:
     )
     sampler: Literal["tpe", "random", "grid"] = Field(
         default="tpe",
-        description="tpe: by results of earlier trials; random; grid: all combinations.",
+        description="tpe: guided by earlier trials; random; grid: all combinations.",
     )
     pruner: Literal["none", "median", "hyperband"] = Field(
-        default="none", description="How trials with a bad metric after an epoch are ended early."
+        default="none", description="Rule that ends a trial early if its metric is bad."
     )
     space: dict[str, SpaceSection] = Field(
         description="Key paths of the config, each with the values to try."

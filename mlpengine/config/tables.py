@@ -102,7 +102,7 @@ def read_tables(
             if name not in tables[part]:
                 text = (
                     f"{tables[part].source} needs the target column {name!r}, by which the model "
-                    "is measured; leave these rows out and predict them with the model"
+                    "is measured; leave this file out, and predict its rows with the model"
                 )
                 raise file.wrong(("data", f"{part}_source"), text)
     usable = {

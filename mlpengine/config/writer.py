@@ -28,7 +28,7 @@ def _is_word(text: str) -> bool:
 
 
 class _Representer(RoundTripRepresenter):
-    """Quotes every text that is not a word: the library cannot read back some unquoted texts."""
+    """Quotes every text that is not a word: ruamel.yaml cannot read back some unquoted texts."""
 
     def represent_text(self, text: str) -> ScalarNode:
         style = None if _is_word(text) else '"'

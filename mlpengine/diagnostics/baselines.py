@@ -62,7 +62,7 @@ class Baselines(NamedTuple):
         target_shift: the same distance for the target.
         class_gain: for a target with few evenly spaced values, the accuracy of a classifier minus
             the accuracy of a regression; 1 for two values.
-        linked: strongest correlation of a feature and the target, divided by the limit of chance.
+        linked: strongest correlation of a feature and the target, scaled; chance gives less than 1.
         moved: how much better the features of a row predict the target of an adjacent row than the
             target of the same row, in standard errors.
         beside: r2 for the same row, r2 for the adjacent row, and 1 (row below) or -1 (above).
@@ -112,7 +112,7 @@ class BaselineScore(NamedTuple):
 
 
 def rows_within(seconds: float, values: int) -> int:
-    """Return how many rows of `values` features and outputs `baselines` handles in `seconds`."""
+    """Return how many rows `baselines` handles in `seconds`; a row has `values` numbers."""
     linear = SECONDS_PER_VALUE * values
     square = SECONDS_PER_PAIR
     return int((sqrt(linear**2 + 4 * square * seconds) - linear) / (2 * square))
@@ -172,7 +172,7 @@ def baselines(
     }
     squares = np.square(wide).sum(axis=1)
     left = [np.square(wide - guess).sum(axis=1) for guess in guesses.values()]
-    left[2] /= 1 + 1 / NEIGHBORS  # subtract the error of a mean of NEIGHBORS rows
+    left[2] /= 1 + 1 / NEIGHBORS  # remove the error of a mean of NEIGHBORS rows
     gains = [squares - one for one in left]
     related = max(float(gain.mean() / (gain.std() or inf)) for gain in gains) * sqrt(len(x))
     errors = {name: _errors(guess, truth, wide) for name, guess in guesses.items()}
@@ -329,9 +329,9 @@ def error_beside_constant(predicted: Array, truth: Array) -> tuple[float, int]:
 
 
 def nearest_rows(features: Array) -> Array:
-    """Return 1 where column j is one of the `NEIGHBORS` rows nearest to row i (or a tie), else 0.
+    """Return a float64 matrix (rows, rows) with 1 at [i, j] if row j is near row i, else 0.
 
-    Shape: (rows, rows), float64.
+    Near rows are the `NEIGHBORS` nearest rows, and further rows as near as the last of these.
     """
     narrow = features.astype(np.float32)
     squares = np.vecdot(narrow, narrow)

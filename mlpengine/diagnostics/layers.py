@@ -37,7 +37,7 @@ class NetworkFacts(NamedTuple):
     """Facts that rules read about a network of this engine or of another library.
 
     `layers` are in forward order; `dropout` has the rates of dropout.  `features` and `outputs` are
-    numbers per row.  `params` are the current parameters by name; `dtype` is the dtype of
+    entries per row.  `params` are the current parameters by name; `dtype` is the dtype of
     activations.  `kind` is the name of the network in configs, "" for your own network.  `frozen`
     are the names of parameters that are not trained.
     """

@@ -74,7 +74,7 @@ class Diagnostics(Uncopyable):
         loss: the loss; a verdict checks whether the output activation suits it.
         optimizer: the optimizer, or an object with its settings as attributes.
         target_range: smallest and largest target of a regression.
-        weight_scale: root mean square of the initial weights (`weight_scale`).
+        weight_scale: size of the initial weights, usually 1 to 1.5 (`weight_scale`).
         extreme: the most extreme value of features or targets.
 
     Attributes:

@@ -239,7 +239,7 @@ def nonfinite(diagnostics: Diagnostics) -> Verdict | None:
     )
     fix = [
         Fix(TrainingSettings, "on_nonfinite", "skip"),
-        Fix(TrainingSettings, "nonfinite_limit", 1000),  # one bad row fails in every epoch
+        Fix(TrainingSettings, "nonfinite_limit", 1000),  # a bad row comes up in every epoch
         Fix(TrainingSettings, "clip_norm", 1.0),
     ]
     others = rates(diagnostics, 0.1, 0.01)
@@ -323,7 +323,7 @@ def dead(diagnostics: Diagnostics) -> Verdict | None:
         if at_end == 1 or not training_share(diagnostics) < limits.WELL_LEARNED:
             shares[layer] = np.fmax(shares[layer], at_end)
     several = [layer.units > 1 for layer in diagnostics.layers]
-    shares = np.where(several, shares, nan)  # a layer of one unit is too small, dead or not
+    shares = np.where(several, shares, nan)  # one unit is too few for a share
     (number, share), limit = worst(shares), limits.DEAD
     few = total_steps(diagnostics) < limits.FAR_TOO_FEW_STEPS
     short = few and 0 < len(diagnostics.epochs) < limits.MIN_EPOCHS
@@ -351,7 +351,7 @@ def dead(diagnostics: Diagnostics) -> Verdict | None:
 
 
 def dead_share(diagnostics: Diagnostics, layer: int) -> float:
-    """Return the share of dead units of a layer, last measured with a loss above `WELL_LEARNED`.
+    """Return the layer's share of dead units in the last sample with a loss above `WELL_LEARNED`.
 
     Units that die later do no harm, because a network that memorizes its rows needs fewer units.
     """

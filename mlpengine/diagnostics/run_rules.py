@@ -422,8 +422,8 @@ def fall(diagnostics: Diagnostics) -> tuple[float, float]:
     """Return how much the mean loss fell from the third to the last quarter of the epochs.
 
     The first number is the fall divided by the loss of a constant prediction.  The second is the
-    fall divided by the mean loss of the last quarter.  A known validation loss is preferred.
-    Both are 0 if the fall is less than twice its standard error, or if the lowest loss is earlier.
+    fall divided by the mean loss of the last quarter.  Without validation, training losses count.
+    Both are 0 if the fall is below two standard errors, or the lowest loss is before that quarter.
     """
     losses: Array = validation_losses(diagnostics)
     scale = diagnostics.validation_baseline

@@ -21,21 +21,21 @@ NET_QUANTITIES = {
     "clipped_norm": "global norm of the gradients after clipping",
     "clipped_share": "share of the steps since the last sample that were clipped",
     "spikes": "steps so far with a norm far above the running mean",
-    "depth_slope": "log10 of the gradient RMS of the first layer over the gradient RMS of the last",
+    "depth_slope": "log10 of (gradient RMS of the first layer / gradient RMS of the last layer)",
     "input_mean": "mean of the input",
     "input_std": "standard deviation of the input",
-    "example_norm_median": "median over the rows of the norm of a row's own gradient",
-    "example_norm_max": "largest norm of a row's own gradient",
+    "example_norm_median": "median of the norms of the rows' gradients",
+    "example_norm_max": "largest norm of a row's gradient",
     "hardest_row": "row with the largest norm",
     "gradient_variance": "trace S of the covariance of the rows' gradients",
     "squared_gradient_norm": "unbiased squared norm of the expected gradient",
-    "noise_scale": "running mean of S over running mean of the unbiased squared norm, in rows",
+    "noise_scale": "running mean of S / running mean of the unbiased squared norm, in rows",
 }
 """Quantities of the whole network."""
 
 LAYER_QUANTITIES = {
     "gradient_rms": "root mean square of the gradient of the weights, before clipping",
-    "update_ratio": "norm of the update of the weights over the norm of the weights",
+    "update_ratio": "norm of the update of the weights / norm of the weights",
     "activation_mean": "mean of the activations",
     "activation_std": "standard deviation of the activations",
     "dead_share": "share of the units that never fired in the last whole window (rectifiers)",

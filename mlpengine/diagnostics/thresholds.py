@@ -32,7 +32,7 @@ LARGEST_EXPONENT = tuned(700.0, "nats", "largest argument of exp in float64, rou
 FIFTH = tuned(5, "rank", "values are compared with the fifth largest, so 4 wrong rows are found")
 # Size of steps
 GUIDE_RATIO = tuned(1e-3, "update / weights", "usual in a network that learns, within a factor 10")
-AIM = tuned(0.02, "update / weights", "aim of advice in step 1; healthy: 0.005 to 0.06", CORPUS)
+AIM = tuned(0.02, "update / weights", "advised for step 1; healthy: 0.005 to 0.06", CORPUS)
 FAST_RATIO = tuned(
     0.3, "update / weights", "`lr_high` above this if learning suffers; healthy: 0.07", CORPUS
 )
@@ -45,7 +45,7 @@ LARGE_MOMENTUM = tuned(0.97, "momentum", "`momentum_high` above this; healthy: 0
 SWINGS = tuned(0.1, "constant loss", "the training loss swings if it rises by more", CORPUS)
 FADED = tuned(0.01, "peak rate", "the network stops learning if the learning rate falls below this")
 WARMING = tuned(0.75, "last rate", "the run still warms up if the rate at half time is below this")
-FADED_SHARE = tuned(0.5, "share of steps", "`schedule` if FADED is earlier; healthy: 0.9", CORPUS)
+FADED_SHARE = tuned(0.5, "share of steps", "`schedule` if lr fades earlier; healthy: 0.9", CORPUS)
 SMALL_BATCH = tuned(4, "rows", "`small_batch` below this")
 LARGE_DECAY = tuned(
     3.0, "exponent k", "`decay_high` if weights shrink by more than e^-k; healthy: 0.7", CORPUS
@@ -102,7 +102,7 @@ SIGNAL = tuned(0.08, "r2", "no `noisy_labels` if simple models explain less", CO
 CLEAR_SIGNAL = tuned(0.19, "r2", "`noisy_labels` is a note if simple models explain less", CORPUS)
 COMMON_CLASS = tuned(0.7, "share of rows", "`labels` is a note if one class has more", CORPUS)
 RELATED = tuned(
-    2.0, "standard errors", "features tell the target above this; shuffled: 1.6", CORPUS
+    2.0, "standard errors", "above this, features tell the target; shuffled targets: 1.6", CORPUS
 )
 OVERFITTED = tuned(1.15, "constant loss", "above this, overfitting may explain `labels`", CORPUS)
 USELESS = tuned(0.02, "r2", "a network with less in its best epoch is no better than a constant")
@@ -135,7 +135,7 @@ FAR_TOO_FEW_SHARE = tuned(
     0.1, "constant loss", "replaces FEW_STEPS_SHARE for large batches", CORPUS
 )
 SMALL_LAYER = tuned(
-    8, "units", "with at most this many, the layer is too small, not the rate", CORPUS
+    8, "units", "up to this, the layer is too small; a higher learning rate would not help", CORPUS
 )
 STILL_FALLING = tuned(0.02, "constant loss", "replaces FALL if a simple model is better", CORPUS)
 FALL = tuned(
@@ -171,10 +171,10 @@ OF_FEW_COPIES = tuned(0.25, "errors of a simple model", "see FEW_COPIES; healthy
 SOME_ERRORS = tuned(10, "rows", "FEW_COPIES holds only if the simple model has more errors")
 COPY_DISTANCE = tuned(0.4, "distance of the tenth nearest row", "a nearer row is a near copy")
 COPY_ROWS = tuned(100, "rows", "this many validation rows are compared with training rows")
-COPY_VALUES = tuned(1 << 20, "values", "at most this many of training rows are compared")
+COPY_VALUES = tuned(1 << 20, "values", "training rows with at most this many are compared")
 TOO_GOOD = tuned(1e-3, "constant loss", "`too_good` below this validation error")
 HARD_ROWS = tuned(100, "rows", "no `too_good` if a constant prediction misses fewer")
-SURE_SHARE = tuned(0.2, "share of rows", "the rows where a simple model is surest: sure rows")
+SURE_SHARE = tuned(0.2, "share of rows", "sure rows: the rows where a simple model is surest")
 SURE_ROWS = tuned(50, "rows", "minimum number of sure rows")
 SURE = tuned(1e-4, "probability", "chance of a false report of a shift, over all features")
 PROBABLE = tuned(2.0, "standard errors", "two models probably differ above this")
@@ -187,7 +187,7 @@ FAR_NEIGHBORS = tuned(40, "rows", "the number of dimensions is measured up to th
 REPEATED = tuned(
     0.25,
     "share of validation rows",
-    "`too_good` if more equal training rows; healthy: 0.04",
+    "`too_good` if more are copies of training rows; healthy: 0.04",
     CORPUS,
 )
 MOVED = tuned(
@@ -196,7 +196,7 @@ MOVED = tuned(
     "`labels` if an adjacent target is predicted better; healthy: 0.3",
     CORPUS,
 )
-MOVED_GAIN = tuned(0.05, "share of squares", "no `labels` if that target saves less", CORPUS)
+MOVED_GAIN = tuned(0.05, "share of squares", "MOVED needs an error lower by this", CORPUS)
 EVEN = tuned(
     0.57,
     "errors of all rows",

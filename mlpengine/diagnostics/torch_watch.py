@@ -245,7 +245,7 @@ def _kind(node: Any) -> str:
 
 
 def _is_initial(weight: Tensor) -> bool:
-    """Return whether weights look like initial weights of PyTorch, uniform to 1 / sqrt(fan_in)."""
+    """Return whether weights look like PyTorch's initial weights: uniform in +-1 / sqrt(fan_in)."""
     scaled = weight.detach() * sqrt(prod(weight.shape[1:]))
     root_mean_square = float(scaled.square().mean().sqrt())
     return float(scaled.abs().max()) <= 1 and abs(root_mean_square * sqrt(3) - 1) < 0.1

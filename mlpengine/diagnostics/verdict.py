@@ -198,5 +198,5 @@ def two_digits(value: float) -> str:
     """Return a number with two digits, such as 0.35, 430, 1.0 or 3e-05."""
     text = f"{value:.2g}"
     if text == "1":
-        return "1.0"  # not: 1 times
+        return "1.0"  # texts say 1.0 times, not 1 times
     return f"{float(text):,.0f}" if 100 <= abs(value) < 1e7 else text

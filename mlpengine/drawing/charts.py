@@ -257,7 +257,7 @@ def _dependence(curve: Data, outputs: Sequence[object]) -> list[Chart]:
         for color, k in enumerate(shown, start=1)
     ]
     shown_output = f" of {shortened(outputs[shown[0]], 24)}" if len(shown) == 1 else ""
-    up = f"Up, the mean prediction{shown_output}."
+    up = f"Vertical axis: mean prediction{shown_output}."
     heights, across = axis(*(line.y for line in drawn)), axis(x)
     if 1 < len(x) <= FEW and (x == np.rint(x)).all():
         across = across._replace(ticks=tuple((at, number(at)) for at in sorted(x.tolist())))
@@ -280,7 +280,7 @@ def contribution_chart(
     """Return a chart of the contributions of columns to one prediction, with standard errors."""
     title, below = f"Contributions to {shortened(output)}", "change of the prediction"
     chart = by_name(title, names, values, below, zero=True)
-    note = f"From {number(base)}, the mean of the background.  A line is one standard error."
+    note = f"Start: {number(base)}, the mean over the background.  Lines: one standard error."
     ends = np.column_stack([values - errors, values + errors, values])
     rows = np.array([[place, place, np.nan] for place, _ in chart.y.ticks])
     bars = Line(ends.ravel(), rows.ravel())

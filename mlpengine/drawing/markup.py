@@ -86,7 +86,7 @@ def by_power(value: float, digits: int = 2) -> str:
 
 
 def score_text(value: float | None) -> str:
-    """Return a metric as text: three decimals, or three digits for numbers from 10 on."""
+    """Return a metric as text: three decimals if below 10, else three significant digits."""
     if value is None or not isfinite(value):
         return number(value)
     return _sign(f"{round(value, 3) or 0.0:.3f}") if abs(value) < 10 else number(value, 3)

@@ -1,7 +1,7 @@
 """Charts as inline SVG, in the colors of the page.
 
-A chart is 360 units wide; on a phone its text then is as large as the page's text.  Shapes have
-classes such as ``c1``; the style sheet has their colors for light and dark screens and for print.
+A chart is 360 units wide, so that its text is as large as the page's text on a phone.  Shapes have
+classes such as ``c1``; the style sheet sets their colors on light and dark screens and in print.
 """
 
 from collections.abc import Sequence

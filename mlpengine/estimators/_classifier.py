@@ -142,7 +142,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         return self
 
     def predict(self, X: Any) -> Array:
-        """Return the most probable label of each row."""
+        """Return the most probable label (rows,), or 0 or 1 for each label (rows, labels)."""
         output = self._output(X)  # may raise NotFittedError
         predicted = self._problem.predict(output)
         labels: Array = predicted if self._several else self.classes_[predicted]

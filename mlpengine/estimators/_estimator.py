@@ -186,16 +186,16 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
                 such as ``Quantile((0.1, 0.5, 0.9))``.
             class_weight: for a classifier, weights by label, or "balanced" for weights n_rows /
                 (n_classes * rows of the class).  They multiply the weights of the rows.
-            optimizer: name of an optimizer.  If ``mlpengine init`` would choose another one, `lr`
-                and `weight_decay` of None mean the defaults of this optimizer.
+            optimizer: name of an optimizer.  If ``mlpengine init`` would choose another optimizer,
+                ``lr=None`` and ``weight_decay=None`` mean the defaults of the named optimizer.
             lr: learning rate.
             weight_decay: share of the weights that is subtracted per unit of learning rate.
             batch_size: rows per step.
             epochs: maximum number of passes over the training rows.
             early_stopping: whether training ends when the loss on validation rows stops falling;
                 the weights of the best epoch are kept.  The validation rows are the fold that a
-                network leaves out; without `folds`, the share `validation_fraction`.  False trains
-                one network on all rows.
+                network leaves out; without `folds`, the share `validation_fraction`.  False without
+                `folds` trains one network on all rows.
             validation_fraction: share of the rows (of each class in a classifier) that are held
                 out for early stopping.
             folds: number of networks; each trains on all rows except one fold.  If
@@ -283,7 +283,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
     ) -> None:
         """Train on a table of features and encoded targets `y` (rows, targets).
 
-        `x` are the features as the caller gave them.  With `warm_start`, a second fit continues.
+        `x` are the features as the caller gave them.  With `warm_start`, training continues.
         """
         again = self.warm_start and self.__sklearn_is_fitted__()
         if not again:

@@ -30,10 +30,10 @@ MakeOptimizer = Callable[[Mlp], Optimizer]
 
 @dataclass(frozen=True)
 class StepCode:
-    """The statements of a step, the length of its scratch array, and C expressions of positions.
+    """The statements of a step, and `size`, the length of its scratch array.
 
-    `factors` has dy and x of each layer, where the outer product of dy and x is the gradient of the
-    layer's weights.  `given` has the features and the scaled targets.
+    `factors` has the C names of the vectors dy and x of each layer; their outer product is the
+    gradient of the layer's weights.  `given` has the C names of features and scaled targets.
     """
 
     statements: list[Statement]
@@ -179,18 +179,18 @@ class DeviceStep:
 
     @cached_property
     def functions(self) -> Functions:
-        """The functions of the network."""
+        """The C functions that the code of the network calls."""
         return Functions()
 
     @cached_property
     def forward(self) -> PredictionCode:
-        """The prediction of a row."""
+        """The C code of the prediction of a row."""
         source, output = ("", "") if self.table else ("x", "out")
         return forward_of(self.functions, self.mlp, self.places, source, output)
 
     @cached_property
     def step(self) -> "StepCode":
-        """Forward, loss and backward."""
+        """The C code of forward pass, loss and backward pass."""
         mlp, scratch = self.mlp, self.mlp.scratch(1)
         grads, spec = mlp.gradients(1), self.target_spec
         target: Array = np.zeros(spec.shape, spec.dtype)

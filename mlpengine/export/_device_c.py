@@ -62,7 +62,7 @@ typedef struct {{
   uint32_t skipped; /* steps without an update: a number of the step was not finite */
 }} {name}_state;
 
-/* Bytes of a state, and of the stack that a call needs (and 512 for registers and arguments). */
+/* Bytes of a state, and of the stack that a call needs (plus 512 for registers and arguments). */
 #define {upper}_STATE_BYTES sizeof({name}_state)
 #define {upper}_SCRATCH_BYTES ({scratch} * sizeof({upper}_REAL))
 
@@ -210,7 +210,7 @@ def scratch(step: DeviceStep) -> int:
 
 def source(step: DeviceStep) -> str:
     """Return the source file."""
-    train, predict, norms = _train(step), _predict(step), _norms(step)  # add to step.functions
+    train, predict, norms = _train(step), _predict(step), _norms(step)  # change `step.functions`
     body = "".join(
         [
             *_initial(step),

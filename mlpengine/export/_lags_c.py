@@ -8,7 +8,7 @@ from mlpengine.export.network_c import Real
 DECLARATION = """\
 /* The last rows of one series, for the columns of lags and windows.  Call {p}history_start once.
    For each row, call {p}history_fill to write these columns into x, then {p}predict, then
-   {p}history_update with {sources} of the row, at {upper}_ROW_...; NaN if missing.{ahead} */
+   {p}history_update with {sources} of the row, at indices {upper}_ROW_...; NaN: missing.{ahead} */
 {macros}
 typedef struct {{
   long next;

@@ -248,7 +248,7 @@ def why_double(model: Model, rounded: float = ROUNDED) -> str:
         constants += [target.center, target.scale]
         constants += [] if target.bounds is None else [target.bounds]
     if any(np.abs(one).max(initial=0) > np.finfo(np.float32).max for one in constants):
-        return "a number of the table is beyond a float"
+        return "a number of the table is beyond the range of float"
     varies = numbers.factor > 0
     spread = np.divide(1.0, numbers.factor, out=np.zeros_like(numbers.factor), where=varies)
     size = np.abs(numbers.center) + 3 * spread

@@ -21,7 +21,7 @@ Package = Literal["arduino", "platformio"]
 """The tool that installs a library."""
 
 MAX_NAME = 50
-"""Maximum characters of a library's name, by the stricter of the two tools."""
+"""Maximum characters of a library's name: the limit of the stricter of the two tools."""
 
 MAX_DESCRIPTION = 255
 

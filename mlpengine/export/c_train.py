@@ -108,7 +108,7 @@ def export_training(
             f"write {name} or lambda mlp: {name}(mlp, lr=...)"
         )
     if not callable(optimizer):
-        raise UsageError(f"export: optimizer must be such as Sgd (got {quoted(optimizer)})")
+        raise UsageError(f"export: optimizer must be a class such as Sgd (got {quoted(optimizer)})")
     if not isinstance(loss, Loss | None):
         text = "export: loss must be a loss such as MeanSquaredError()"
         raise UsageError(f"{text} (got {quoted(loss)})")

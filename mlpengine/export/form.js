@@ -38,7 +38,7 @@ function answer(row) {
   const likely = sorted.filter((name) => set?.includes(name)).join(", ");
   const inside = likely
     ? `For 9 of 10 such rows the class is in this set: ${likely}`
-    : "An unusual row: 9 of 10 rows give their class a higher probability than any has here.";
+    : "An unusual row: 9 of 10 rows have a true class that is more probable than each class here.";
   return [
     line("p", String(label), "big"),
     ...(set ? [line("p", inside)] : []),

@@ -59,7 +59,7 @@ function read(column, cell) {
 }
 
 /* Functions that return the answer of a task, from the outputs, the outputs by name, and the
-   position of the level. */
+   index of the level in `levels`. */
 const answers = {
   numbers: (out, named) => ({ values: named }),
   labels: (out, named) => ({
@@ -82,8 +82,8 @@ const answers = {
 
 /* Predict a row, an object of values by column.  Returns { label, probabilities, set } for classes,
    { labels, probabilities } for several labels, or { values, interval } for numbers.  Only models
-   that were trained with folds have a set or an interval.  The set holds the share `level` of new
-   classes, and the interval the share `level` of new targets. */
+   that were trained with folds have a set or an interval.  A set contains the true class of a new
+   row with probability `level`, and an interval contains the target. */
 export function predict(row, { level = 0.9 } = {}) {
   if (Object(row) !== row) throw new TypeError(`predict: a row is an object of values by column (got ${row})`);
   const cells = columns.map((c) => read(c, Object.hasOwn(row, c.name) ? row[c.name] : undefined));

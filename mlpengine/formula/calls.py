@@ -138,7 +138,7 @@ def _plan(
 
 
 def evaluate(formula: Expr, operands: Mapping[str, Array]) -> Array:
-    """Return the value of a formula on arrays by name; they broadcast and have one dtype."""
+    """Return the value of a formula on arrays by name; the arrays broadcast and have one dtype."""
     return bound(formula, operands)()
 
 
@@ -264,7 +264,7 @@ class _Planner:
         return place
 
     def _destination(self, node: Expr | None) -> Place | None:
-        """Follow the last readers of a value up to an output; return its buffer, or None."""
+        """Follow a value's last readers to an output; return the buffer of this output, or None."""
         while node is not None and node not in self.own:
             reader = self.last.get(node, len(self.nodes))
             node = self.nodes[reader] if reader < len(self.nodes) else None

@@ -114,7 +114,7 @@ SCALAR_FUNCTIONS = {
     "not_finite": "!is_finite({})",
     "floor": "M(floor)({})",
 }
-"""C of functions that only exported programs use, such as reading an entry of a vector."""
+"""C code of functions that only exported programs use, such as reading an entry of a vector."""
 
 C_MASKS = {"vec": "ivec", "real": "int", "double": "int"}
 """The C type of a bool, by the C type of a number."""

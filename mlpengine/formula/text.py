@@ -25,7 +25,7 @@ FUNCTION_NAMES = {
     "max": "maximum",
     "min": "minimum",
 }
-"""The functions that a formula may call: name in the text, name in `FUNCTIONS`."""
+"""The functions that a formula may call: names in the text, mapped to names in `FUNCTIONS`."""
 
 CONSTANTS = {"pi": pi}
 

@@ -26,8 +26,8 @@ MAX_PLACES, ROWS_OF_PLACE = 10, 80
 """Maximum number of `Residuals.places`, and minimum number of rows for each place."""
 
 CHANCE_OF_RANGE = 1.5
-"""Factor c.  The shortest range that holds a share `level` of n errors may be shorter than the
-symmetric range; chance explains a difference up to the share c / (level * sqrt(n)).
+"""Factor c.  By chance, the shortest range that holds a share `level` of n errors is shorter than
+the symmetric range by up to the share c / (level * sqrt(n)).
 """
 
 SMALLEST_SCALE = 0.01
@@ -241,7 +241,7 @@ class ClassSets(NamedTuple):
 
     def drawn(self, classes: Array, rng: np.random.Generator) -> Array:
         """Draw a probability for each of the true `classes` (rows,), from rows of this class."""
-        chances = rng.choice(self.chances, len(classes))  # remains for classes without rows
+        chances = rng.choice(self.chances, len(classes))  # kept for classes without rows
         for k in np.unique(self.classes):
             alike = classes == k
             chances[alike] = rng.choice(self.chances[self.classes == k], int(alike.sum()))
@@ -277,7 +277,7 @@ class ClassSets(NamedTuple):
         if numbers is None or numbers.shape != chances.shape or numbers.dtype.kind != "i":
             raise CheckpointError(f"{SET_CLASSES}: must be a class index for each probability")
         if numbers.min() < 0 or numbers.max() >= classes:
-            raise CheckpointError(f"{SET_CLASSES}: must be numbers of {classes} classes")
+            raise CheckpointError(f"{SET_CLASSES}: must be indices of {classes} classes")
         return cls(chances, numbers)
 
     def to_arrays(self) -> dict[str, Array]:

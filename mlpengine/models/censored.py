@@ -103,7 +103,7 @@ def _pairs(place: tuple[Array, Array], rank: Array, weights: Array) -> tuple[Arr
 def _later(
     place: tuple[Array, Array], group: Array, weights: Array, left_out: Array | None = None
 ) -> Array:
-    """For each row, return the total weight of rows in the same group that begin after its end.
+    """For each row, return the weight of all rows of its group that begin after the row ends.
 
     `place` has the beginning and the end of each row.  Rows with a nonzero `left_out` get 0.
     `concordance` compares ranks bit by bit.  Ranks with equal higher bits are a group; within a
@@ -123,8 +123,8 @@ def brier(times: Array, chances: Array, at: Array, weights: Array | None = None)
 
     `chances` are probabilities that the event has not happened by a time; the score is their mean
     squared error.  Rows that were censored before a time t do not count.  To compensate, a row with
-    an event at time e before t has the weight 1 / share(e), and a later row the weight
-    1 / share(t).  share(t) is the share of rows that are not censored until t.
+    an event at time e before t has the weight 1 / share(e), and a row with a time after t has the
+    weight 1 / share(t).  share(t) is the share of rows that are not censored until t.
 
     Source: Graf et al. 1999, "Assessment and comparison of prognostic classification schemes for
     survival data", section 4.

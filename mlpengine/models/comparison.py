@@ -23,7 +23,7 @@ class Lead(NamedTuple):
         part: the rows: ``data``, or the part of a run.
         ahead: number of the run or model with the better value, 0 or 1.
         value, error: the lead (not negative) and its standard error.
-        level: distance of the worse value from the best possible value, 1 or 0.
+        level: distance of the worse value from the best possible value (1 or 0).
     """
 
     metric: str
@@ -84,7 +84,7 @@ def paired_lead(
 
 
 def level_of(metric: str, scores: Mapping[str, Mapping[str, Mapping[str, float]]]) -> float:
-    """Return the largest distance of a metric from its best value, 1 or 0."""
+    """Return the largest distance of a metric from its best possible value (1 or 0)."""
     best = 1.0 if higher_is_better(metric) else 0.0
     return max(abs(best - one[metric]["value"]) for one in scores.values())
 

@@ -94,7 +94,7 @@ class Explanation(NamedTuple):
 def explanation_markup(known: Mapping[str, Any]) -> "Markup":
     """Return the data of an explanation as a table and charts.
 
-    `known` may have only the first importances, and the number of ``permuted`` columns.
+    If `known` has only the first importances, ``permuted`` is the number of all importances.
     """
     from mlpengine.drawing.charts import dependence_charts
     from mlpengine.drawing.markup import joined, scrolling_table, shortened, tag, with_error

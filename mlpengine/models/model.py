@@ -178,7 +178,7 @@ class Model:
 
     @property
     def classes(self) -> list[Any]:
-        """Labels in the order of the columns of `predict_proba`; empty for a model of numbers."""
+        """Labels in the order of the columns of `predict_proba`; empty for regression."""
         task = self.preprocessor.task
         return self.target if task == "multilabel" else list(self.preprocessor.classes)
 
@@ -239,7 +239,7 @@ class Model:
     def predict_proba(self, data: Any) -> Array:
         """Return the probability of each of the `classes`, float64 (rows, classes).
 
-        Raises: UsageError for a model of numbers; DataError as `predict`.
+        Raises: UsageError for a regression model; DataError as `predict`.
         """
         if isinstance(self._task, Regression):
             raise UsageError(
@@ -254,7 +254,7 @@ class Model:
         Names are, for example, ``price_0.1`` and ``price_0.9`` for two quantiles, or ``price`` and
         ``price_std`` for mean and deviation.
 
-        Raises: UsageError for a model of classes; DataError as `predict`.
+        Raises: UsageError for a classification model; DataError as `predict`.
         """
         if not isinstance(self._task, Regression):
             raise UsageError(
@@ -552,7 +552,7 @@ class Model:
         If new rows are like the training rows, a share `level` of targets is in the intervals.
         Shapes: (rows,) each, or (rows, targets) for several targets.
 
-        Raises: UsageError for a model of classes, or one that was trained without folds.
+        Raises: UsageError for a classification model, or one that was trained without folds.
         """
         low, high = self.interval_of(self.outputs(data), level)
         return (low[:, 0], high[:, 0]) if low.shape[1] == 1 else (low, high)
@@ -571,15 +571,15 @@ class Model:
         return np.clip(low, *ends), np.clip(high, *ends)
 
     def predict_quantile(self, data: Any, level: float) -> Array:
-        """Return the quantile of each row's target: the target is below with probability `level`.
+        """Return a quantile of each row's target: the target is below it with probability `level`.
 
         With the losses `gaussian_nll` and `survival`, the predicted distribution gives the
         quantile.  With the loss `quantile`, the level must lie between the levels of the loss.
         For other losses, out-of-fold errors give the quantile.
         Shapes: (rows,), or (rows, targets) for several targets.
 
-        Raises: UsageError for a model of classes, for a level beyond the levels of the loss, and
-            for another loss if the model was trained without folds.
+        Raises: UsageError for a classification model, for a level beyond the levels of the loss,
+            and for another loss if the model was trained without folds.
         """
         values = self.quantile_of(self.outputs(data), level)
         return values[:, 0] if values.shape[1] == 1 else values
@@ -631,7 +631,7 @@ class Model:
         class.  With `by_class`, this holds for the rows of each class, and sets are larger.  A set
         may be empty if predictions are right more often than `level`.
 
-        Raises: UsageError for a model of numbers, or one that was trained without folds.
+        Raises: UsageError for a regression model, or one that was trained without folds.
         """
         return self.set_of(self.outputs(data), level, by_class=by_class)
 
@@ -882,7 +882,7 @@ def stacked(states: Sequence[Mapping[str, Array]], descriptions: Any) -> dict[st
 def _restored_populations(
     descriptions: Any, state: Mapping[str, Array]
 ) -> list[Population[TabularNetwork]]:
-    """Return the populations of a file; names of parameters begin with the population's number."""
+    """Return the populations of a file; names of parameters contain the population's number."""
     populations: list[Population[TabularNetwork]] = []
     for k, one in enumerate(of_type(descriptions, list, POPULATIONS)):
         check_keys(one, POPULATIONS, (NETWORK_KEY, "members"))

@@ -50,7 +50,7 @@ class RowPredictor:
         output = self.output_of(data)
         if output is not None:
             for line in self.warnings(self._reported):
-                _log.warning("warning: %s; later such rows are not reported", line)
+                _log.warning("warning: %s; later rows like this are not reported", line)
         return output
 
     def output_of(self, data: Any) -> Array | None:

@@ -68,6 +68,14 @@ SLOW_STEPS, DECAY_SLOW_STEPS, SLOW = 10, 5, 0.05
 With one of `DECAYS`, it ends if the loss falls so little in DECAY_SLOW_STEPS steps.
 """
 
+CLEAR, CLEAR_STEPS, CLEAR_SLOW_STEPS = 1e-5, 350, 20
+"""Bayesian regularization ends at a loss below CLEAR, because noise is then small.
+
+Up to CLEAR_STEPS steps without regularization follow; they end if the loss falls by less than the
+share SLOW in CLEAR_SLOW_STEPS steps.  Held-out losses choose the weights before or after them.
+On 2 * FIRST_ROWS rows or more, regularization does not end at CLEAR.
+"""
+
 STUCK = 9.0
 """A network with a loss above this multiple of the median loss is trained again from other weights.
 
@@ -119,7 +127,8 @@ def smooth_networks(
     decays instead, the largest first (see `DECAY_ROWS`; `loss` is the loss of the best other member
     type).  The network of the first fold is trained in both ways; its mean squared errors on the
     rows of this fold choose the way of the others (see `WORSE`).  The errors on the rows of all
-    folds choose the decay.  Each network predicts the rows of its fold.
+    folds choose the decay, or the steps without regularization (see `CLEAR`).  Each network
+    predicts the rows of its fold.
 
     With several decays, the other networks try one decay more than the best one of the first fold.
     If `helps` is False for the network of the first fold, no other network is trained, and the
@@ -211,7 +220,8 @@ class _Fits:
 def _training(mlp: Mlp, part: Sequence[Array], decays: Sequence[float]) -> Iterator[float]:
     """Train a network with each of `decays`, or by Bayesian regularization if there are none.
 
-    Yield the loss after each.  `part` has features, targets and maybe weights.
+    Yield the loss after each, and after steps without regularization (see `CLEAR`).  `part` has
+    features, targets and maybe weights.
     """
     weighted, loss = len(part) > 2, MeanSquaredError()
     if decays:
@@ -223,26 +233,37 @@ def _training(mlp: Mlp, part: Sequence[Array], decays: Sequence[float]) -> Itera
         return
     optimizer = BayesianRegularization(mlp)
     apart = len(part[0]) // FIRST_ROWS
+    clear = CLEAR if apart <= 1 else 0.0
     for every, steps in [(apart, STEPS), (1, LAST_STEPS)] if apart > 1 else [(1, STEPS)]:
         some = [values[::every] for values in part]
         step = TrainingStep(mlp, loss, optimizer, len(some[0]), weighted=weighted)
-        last = _train(step, some, steps, SLOW_STEPS)
+        last = _train(step, some, steps, SLOW_STEPS, clear=clear)
+    yield last
+    if last < clear:
+        step = TrainingStep(mlp, loss, LevenbergMarquardt(mlp), len(part[0]), weighted=weighted)
+        last = _train(step, part, CLEAR_STEPS, CLEAR_SLOW_STEPS)
     yield last
 
 
 def _train(
-    step: TrainingStep, part: Sequence[Array], steps: int, slow_steps: int, decay: float = 0.0
+    step: TrainingStep,
+    part: Sequence[Array],
+    steps: int,
+    slow_steps: int,
+    decay: float = 0.0,
+    clear: float = 0.0,
 ) -> float:
     """Make up to `steps` steps; return the last loss.
 
-    Training ends if the loss, with the sum of squared weights times `decay`, falls too little in
-    `slow_steps` steps.
+    Training ends at a loss below `clear`, or if the loss, with the sum of squared weights times
+    `decay`, falls too little in `slow_steps` steps.
     """
     weights, losses, loss = step.mlp.params.flat, [], np.inf
     for _ in range(steps):
         penalty = decay * float(weights @ weights)
         loss = step(*part)
         losses.append(loss + penalty)
-        if len(losses) > slow_steps and losses[-1] > (1 - SLOW) * losses[-1 - slow_steps]:
+        slow = len(losses) > slow_steps and losses[-1] > (1 - SLOW) * losses[-1 - slow_steps]
+        if slow or loss < clear:
             break
     return loss

@@ -296,7 +296,7 @@ class Threshold(NamedTuple):
 
     Attributes:
         value: probability from 0 to 1.
-        positive: number of the positive class, 0 or 1.
+        positive: index of the positive class, 0 or 1.
         costs: costs of a false negative and of a false positive, if costs determined the value.
     """
 

@@ -97,7 +97,7 @@ class Gradients:
         bound = self._bound.get(id(scratch))
         if bound is None:
             bound = scratch, self._bind(scratch)
-            self._bound[id(scratch)] = bound  # holds `scratch`, so that no other gets its id
+            self._bound[id(scratch)] = bound  # keeps `scratch` alive, so that its id stays unique
         self._last = bound
         return bound[1]
 
@@ -147,12 +147,12 @@ class Gradients:
 
     @property
     def d_weights(self) -> list[Array]:
-        """Gradients of the weights; of an `Mlp`, an array (out_dim, in_dim) for each layer."""
+        """Gradients of the weights; for an `Mlp`, one array (out_dim, in_dim) per layer."""
         return [self.views[name] for name in self.mlp.groups["weights"]]
 
     @property
     def d_biases(self) -> list[Array]:
-        """Gradients of the biases; of an `Mlp`, an array (out_dim,) for each layer."""
+        """Gradients of the biases; for an `Mlp`, one array (out_dim,) per layer."""
         return [self.views[name] for name in self.mlp.groups["biases"]]
 
     @property
@@ -175,7 +175,7 @@ class Gradients:
 
     @property
     def planned_bytes(self) -> int:
-        """Bytes of the gradients of activations and of work arrays; 0 before the first backward."""
+        """Bytes of work arrays and of activations' gradients; 0 before the first backward."""
         return self._last[1].plan.nbytes if self._last else 0
 
     def for_rows(self, rows: int) -> "Gradients":

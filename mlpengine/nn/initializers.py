@@ -1,4 +1,4 @@
-"""Initial weights: He, Glorot and LeCun, normal and uniform, unit normal, and zeros.
+"""Initial weights: He, Glorot and LeCun (each normal or uniform), unit normal, and zeros.
 
 Weights (out_dim, in_dim) have mean 0; their variance depends on fan_in = in_dim and fan_out =
 out_dim.  Biases start at 0.

@@ -142,7 +142,7 @@ def plan_layers(
 
 
 def record_layers(layers: Sequence[Layer], tape: Tape, h: Node) -> Node:
-    """Record dense layers on `tape`, called "layer 0", ...; return the last layer's output."""
+    """Record dense layers, named "layer 0", "layer 1", ..., on `tape`; return the output."""
     for number, layer in enumerate(layers):
         weight, bias = tape.parameter(layer.weight_name), tape.parameter(layer.bias_name)
         h = z = tape.apply(Linear(), h, weight, bias)

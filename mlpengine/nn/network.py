@@ -54,7 +54,7 @@ class Network(Recordable):
     >>> step = TrainingStep(network, MeanSquaredError(), Adam(network), batch_size=32)
 
     With several named inputs, `record` gets a node for each input, in order.  It may also return
-    several outputs, as a mapping.  Such inputs and outputs are passed as mappings of arrays.
+    several outputs, as a mapping.  Arrays for named inputs and outputs are passed as mappings.
 
     ``copy.copy`` shares the parameters; a deep or pickled copy has its own parameters.
 
@@ -74,7 +74,7 @@ class Network(Recordable):
     Attributes:
         in_shape: shape of an input row; for several inputs, shapes by name.
         params: all parameters.
-        rng: generator for dropout; `TrainingStep` sets its step.
+        rng: random generator for dropout; `TrainingStep` sets its attribute ``step``.
 
     Raises: UsageError for invalid parameters, names or seed; DtypeError.
     """
@@ -189,7 +189,7 @@ class Network(Recordable):
         scratch = self._thread.scratch
         if 0 < len(rows) <= PREDICT_ROWS and isinstance(scratch.output, np.ndarray):
             copy: Array = self.forward(rows, scratch.for_rows(len(rows))).copy()
-            return copy  # faster than a copy into aligned zeros
+            return copy  # faster than filling `out`
         out: Array = self.empty_outputs(len(rows))
         for start in range(0, len(rows), PREDICT_ROWS):
             start = max(0, min(start, len(rows) - PREDICT_ROWS))

@@ -19,7 +19,7 @@ class OneRow:
 
     Write the features to `input` (1, in_dim), and call the object to compute `outputs` (networks,
     1, out_dim).  If the networks are a `Population` of dense layers, `together` is True: each NumPy
-    call computes one op of all networks.  Small networks spend most of their time in such calls.
+    call computes one op of all networks.  For small networks, most of the time is call overhead.
     """
 
     def __init__(self, networks: Sequence[Network]) -> None:

@@ -64,7 +64,7 @@ class Recording(NamedTuple):
 
     @property
     def predicts(self) -> bool:
-        """Whether predictions use the same ops (without dropout), for one input and one output."""
+        """Whether predictions use these ops without dropout; False for named inputs or outputs."""
         plain = "" in self.inputs and "" in self.outputs
         return plain and not any(isinstance(r.op, Normal | BatchNorm) for r in self.tape.records)
 
@@ -449,7 +449,7 @@ def _input_spec(given: InputLike, where: str, dtype: np.dtype[Any]) -> Spec:
 
 
 def _shape(shape: ShapeLike | Array, where: str) -> tuple[int, ...]:
-    """Return a shape as a tuple: of an array, of a sequence, or (n,) of a number n."""
+    """Return the shape of an array, or a given shape, as a tuple; a number n becomes (n,)."""
     given = shape.shape if isinstance(shape, np.ndarray) else shape
     sizes = tuple(given) if isinstance(given, Sequence) else (given,)
     if not all(isinstance(n, int | np.integer) and n >= 1 for n in sizes):

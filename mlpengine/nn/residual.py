@@ -38,7 +38,7 @@ class Residual(TabularNetwork):
         expansion: number of hidden units in a block / `width`.
         activation: activation in blocks and before the last layer, an op that keeps the shape.
         dropout: probability of dropping a hidden unit of a block in training.
-        residual_dropout: probability of dropping an output of down in training.
+        residual_dropout: probability of dropping an output of the layer down in training.
         initializer: initializer of the weights, one of `INITIALIZERS`; None chooses one for the
             activation.
         seed: seed of the initial weights and of dropout.

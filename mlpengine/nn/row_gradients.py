@@ -120,7 +120,7 @@ class RowGradients:
         return self._summed(out, x.spec.shape)
 
     def _summed(self, slope: Array, shape: tuple[int, ...]) -> RowGradient:
-        """Return the gradient of a value with `shape` that the op broadcast to rows of `slope`."""
+        """Return the gradient of an operand with `shape` that the op broadcasts to each row."""
         own = (*[1] * slope.ndim, *shape)[1 - slope.ndim :]  # aligned at the right
         axes = tuple(n for n in range(1, slope.ndim) if own[n - 1] != slope.shape[n])
         if not axes:

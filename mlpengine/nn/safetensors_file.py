@@ -57,7 +57,7 @@ def read_tensors(path: str | Path) -> tuple[dict[str, Array], dict[str, Any]]:
 
     path = checked_path(path, "load")
     if path.is_dir():
-        text = f"of a run, mlpengine.load({str(path)!r}) returns the model"
+        text = f"if it is a run, mlpengine.load({str(path)!r}) returns its model"
         raise CheckpointError(f"{path}: is a directory; {text}")
     if is_device(path):
         raise CheckpointError(f"{path}: must be a file (it is a pipe or a device)")
@@ -68,7 +68,7 @@ def read_tensors(path: str | Path) -> tuple[dict[str, Array], dict[str, Any]]:
             text = (file.metadata() or {}).get(METADATA_KEY, "null")
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         metadata = json.loads(text, parse_constant=_refuse_constant)
-        same_text = json.dumps(metadata, sort_keys=True) == text  # 1e-5 and 1E-5 are equal numbers
+        same_text = json.dumps(metadata, sort_keys=True) == text  # finds 1e-5 changed to 1E-5
     except (
         *(SafetensorError, OSError, ValueError, MemoryError, TypeError, RecursionError),
         *(AttributeError, KeyError),  # safetensors, for dtypes that NumPy lacks

@@ -148,7 +148,7 @@ class Saved:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Return the network in a file of `save`, or the network in a model, without preprocessing.
+        """Return the network in a file that `save` wrote, or the network of a saved model.
 
         Raises: CheckpointError for another class, other settings or shapes, or a damaged file.
         """

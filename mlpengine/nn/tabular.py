@@ -170,7 +170,7 @@ class TabularNetwork(Network):
 
 
 def checked_ranges(ranges: Any, in_dim: int) -> Ranges:
-    """Return `ranges` as tuples.  Raises: UsageError unless the ends rise, up to `in_dim`."""
+    """Return `ranges` as tuples.  Raises: UsageError unless bounds rise to at most `in_dim`."""
     given = ranges if np.iterable(ranges) else (ranges,)
     pairs: Any = tuple(tuple(one) if np.iterable(one) else () for one in given)
     ends = [end for pair in pairs for end in pair]

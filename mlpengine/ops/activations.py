@@ -196,7 +196,7 @@ class Gelu(Activation, name="gelu"):
         return (self.formula(x) * (1 - gate) * inner + gate) * dy
 
     def gate(self, x: Expr) -> tuple[Expr, Expr]:
-        """Return an approximation sigmoid(v) of Phi(x), and the derivative of v by x."""
+        """Return an approximation sigmoid(v) of Phi(x), and the derivative dv/dx."""
         near = clip(x, -22, 21)  # beyond, sigmoid(v) is 0 or 1 in float32 and float64
         square = near * near * (0.044715 * 2 * sqrt(2 / pi))
         linear = 2 * sqrt(2 / pi)

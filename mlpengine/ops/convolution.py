@@ -193,8 +193,8 @@ def _compared(
 ) -> Calls:
     """Yield the calls that compare the pixels under a kernel entry with the largest pixels so far.
 
-    Where a pixel is larger, the number `entry` becomes the `winner` of the window.  Each call has a
-    larger number than the last, so `np.maximum` sets the winner without a slow masked copy.
+    Where a pixel is larger, the number `entry` becomes the `winner` of the window.  `entry` grows
+    from call to call, so `np.maximum` sets the winner without a slow masked copy.
     """
     yield call(np.greater, pixels, best, better)
     yield call(np.maximum, best, pixels, out=best)

@@ -204,7 +204,7 @@ class Loss(GradOp):
         `target` is the spec of the targets; a loss that accepts class indices or probabilities
         needs it.  If `output` has only some of the rows, `mean_rows` is the number of all rows; the
         values and gradients of the parts then add up to the mean.  `memory` is the bound loss of a
-        larger batch, and the new loss uses its buffers.  `weight` is a shared buffer of weights.
+        larger batch; both share targets, weights and value.  `weight` is a shared weight buffer.
         """
         x = Spec.of(output)
         if d_output is not None and Spec.of(d_output) != x:

@@ -75,7 +75,7 @@ class Philox:
 
     @property
     def row(self) -> int:
-        """The number of the batch row at which a drawn matrix begins."""
+        """The index of the batch row at which a drawn matrix begins."""
         return int(self.state[2])
 
     @row.setter

@@ -49,9 +49,9 @@ class Survival(EntryLoss, name="survival"):
 
     An entry has two outputs: the location y of log(time), and s, the logarithm of its scale.  Let
     z = (log(abs(time)) - y) exp(-s) and end = (log(bound) - y) exp(-s).  The loss of an observed
-    event is s - log(density(z)).  The loss of a censored event is
-    -log(distribution(end) - distribution(z)).  The density of z is normal for `lognormal`,
-    exp(z - exp(z)) for `weibull`, and logistic for `loglogistic`.  The mean is over all entries.
+    event is s - log(density(z)).  The loss of a censored event is -log(cdf(end) - cdf(z)).  The
+    density of z is normal for `lognormal`, exp(z - exp(z)) for `weibull`, and logistic for
+    `loglogistic`.  The mean is over all entries.
     Shapes: output (batch, 2 * entries); target (batch, 2 * entries).
 
     Source: Kalbfleisch and Prentice 2002, "The statistical analysis of failure time data", section
@@ -89,7 +89,7 @@ class Survival(EntryLoss, name="survival"):
                 return softplus(z) * 2 - z
 
     def _censored(self, z: Expr, end: Expr) -> Expr:
-        """Return -log(distribution(end) - distribution(z))."""
+        """Return -log(cdf(end) - cdf(z))."""
         match self.distribution:
             case "lognormal":
                 low, high = map(_upper_tail, _mirrored(z, end))
@@ -100,7 +100,7 @@ class Survival(EntryLoss, name="survival"):
                 return softplus(z) + softplus(-end) - f.log(-f.expm1(z - end))
 
     def _slopes(self, z: Expr, end: Expr) -> tuple[Expr, Expr]:
-        """Return density(z) and density(end), divided by distribution(end) - distribution(z)."""
+        """Return density(z) and density(end), divided by cdf(end) - cdf(z)."""
         match self.distribution:
             case "lognormal":
                 near, far = _mirrored(z, end)

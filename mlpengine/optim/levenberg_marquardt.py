@@ -26,7 +26,7 @@ FREE_STEPS = 5
 EFFECTIVE_STEPS = 4
 """Number of steps after which the number of effective parameters is computed again.
 
-It needs all eigenvalues: a third of a step's time.  With 1, predictions were no better.
+The computation takes a third of a step's time.  With 1, predictions were no better.
 """
 
 FIRST_GROWTH = 2.0
@@ -84,7 +84,7 @@ class LevenbergMarquardt(FullBatch, name="levenberg_marquardt"):
 
     @property
     def decay(self) -> float:
-        """Factor of the sum of squared weights that is added to the loss; 0 by default.
+        """The objective is loss + decay * (sum of squared weights); `decay` is 0 by default.
 
         You may set it between steps.  `state_dict` contains it.
         """
@@ -142,7 +142,7 @@ class LevenbergMarquardt(FullBatch, name="levenberg_marquardt"):
         work.accelerate()
 
     def _decay(self, loss: float, count: int, work: "_Work") -> float:
-        """Return the factor of the sum of squared weights that is added to the loss."""
+        """Return the factor of the sum of squared weights in the objective."""
         return self.numbers_of_state["decay"]
 
 

@@ -87,9 +87,9 @@ class RunData:
     """A run, read from its directory or, right after training, from memory.
 
     `path` is None for a run without a directory; then `history` has the epochs.  `loaded` has the
-    data.  If `trained` is False, `model` is not trained.  If `loaded` or `model` cannot be read, it
-    is None, and `notes` gives the reason.  `known` is (name, rows, outputs) of the last measured
-    part, and `score` the comparison with baselines; None means that they are computed again.
+    data.  If `trained` is False, `model` has its initial weights.  If `loaded` or `model` cannot be
+    read, it is None, and `notes` gives the reason.  `known` is (name, rows, outputs) of the last
+    measured part, and `score` the comparison with baselines; None means: computed again.
     """
 
     path: Path | None
@@ -260,8 +260,8 @@ def model_of_run(loaded: LoadedData, model: Model) -> dict[str, Any]:
 def drivers_of(loaded: LoadedData, model: Model, effort: ReportBudget) -> dict[str, Any]:
     """Return the permutation importance of columns, and partial dependence on the important ones.
 
-    `effort.passes` limits the rows and the permuted columns.  Of too many columns, only those with
-    the largest effect on the outputs are permuted.
+    `effort.passes` limits the rows and the permuted columns.  If there are too many columns, only
+    the columns with the largest effect on the outputs are permuted.
     """
     columns = feature_columns(model.preprocessor)
     count = len(set(columns))

@@ -165,7 +165,7 @@ def _taught(known: Data) -> str:
     if TEACHER not in rows:
         return text[0].upper() + text[1:]
     name, value = shown_name(metric), score_text(rows[TEACHER][metric]["value"])
-    return f"Its teacher has {name} {value}, {text}"
+    return f"Its teacher has {name} {value}, and {text}"
 
 
 def _compared(known: Data) -> str:
@@ -332,7 +332,7 @@ def drivers_section(data: Data) -> Markup | None:
             if data.get("in_memory")
             else f"mlpengine explain {pasted(data['path'])}"
         )
-        return tag("p", f"Left out: {known['skipped']}. ", tag("code", call), " computes it.")
+        return tag("p", f"Not measured: {known['skipped']}. Instead: ", tag("code", call))
     return explanation_markup(known)
 
 

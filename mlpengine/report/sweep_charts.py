@@ -53,7 +53,7 @@ def _against(sweep: Data, key: str, done: Sequence[Data]) -> Chart:
     if all(isinstance(v, int | float) and not isinstance(v, bool) for v, _ in pairs):
         x = array_of(value for value, _ in pairs)
         across = axis(x, log=float(x.max()) > 50 * float(x.min()) > 0)
-        below = f"value; up, the {metric}"
+        below = f"value (vertical axis: {metric})"
         return Chart(title, across, _metric_axis(sweep, y), [Points(x, y)], below=below)
     by_choice: dict[str, list[float]] = {}
     for value, measured in pairs:

@@ -42,7 +42,7 @@ def keys_of(kind: Any) -> list[tuple[str, Option]]:
 
 @cache
 def model_of(kind: Any, name: str = "") -> type[BaseModel]:
-    """Return the pydantic model that validates the options of a class, and the key `name`."""
+    """Return the pydantic model for the options of a class, and for the key ``name`` if given."""
     title = kind.__name__.removesuffix("Settings")
     about = (getdoc(kind) or "").partition("\n\n")[0]
     named: Any = (Literal[name], Field(default=name, description=about))
@@ -67,7 +67,7 @@ def _type_of(option: Option) -> Any:
         inner: Any = get_args(one)[-1] if get_origin(one) is Mapping else None
         if isinstance(inner, type) and is_dataclass(inner):
             read: Any = Annotated[Any, EngineObject(inner)]
-            return Union[Mapping[str, read], None]  # noqa: UP007 - of a computed type
+            return Union[Mapping[str, read], None]  # noqa: UP007 - the type is computed
     return option.type
 
 
@@ -118,7 +118,7 @@ class EngineObject:
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """Validate with `read`; then pydantic builds only the model of the named class."""
+        """Validate with `read`, so that pydantic builds only the model of the named class."""
         return no_info_plain_validator_function(self.read)
 
     def __get_pydantic_json_schema__(

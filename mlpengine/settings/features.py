@@ -56,8 +56,8 @@ class FeatureSettings:
     )
     lags: dict[str, SomeSteps] = Field(
         default_factory=dict,
-        description="Columns of earlier values, as column: steps; power: [1, 24] adds power one "
-        "row and 24 rows before, in the order of split.time.",
+        description="Columns of earlier values, as column: rows; power: [1, 24] adds the power one "
+        "row before and the power 24 rows before, in the order of split.time.",
     )
     rolling: dict[str, Annotated[dict[WindowFunction, SomeSteps], Field(min_length=1)]] = Field(
         default_factory=dict,
@@ -71,10 +71,10 @@ class FeatureSettings:
     )
     series: str | None = Field(
         default=None,
-        description="Column with the series of a row; lags and windows do not cross series.",
+        description="Column that names the series of each row; lags and windows stay in a series.",
     )
     where: str | None = Field(
-        default=None, description="Condition for rows to use, such as price > 0 and carat < 3."
+        default=None, description="Condition of the rows to use, such as price > 0 and carat < 3."
     )
     weight: str | None = Field(default=None, description="Column of sample weights.")
     exposure: str | None = Field(
@@ -97,15 +97,15 @@ class FeatureSettings:
     clip: FeatureClipping = Field(
         default="smooth",
         description="smooth: limit features by x / sqrt(1 + (x/3)^2) after standard or robust "
-        "scaling, if there are no lags or windows; or none.",
+        "scaling, if there are no lags or windows; none: no limit.",
     )
     encoding: Encoding = Field(
         default="none",
-        description="piecewise: numbers and dates also get features of their quantile bins; or "
-        "none.",
+        description="piecewise: numbers and dates also get features of their quantile bins; "
+        "none: no bins.",
     )
     bins: Annotated[int, Limits(at_least=2, at_most=1000, whole=True)] = Field(
-        default=BINS, description="Quantile bins of a column, with encoding: piecewise."
+        default=BINS, description="Number of quantile bins of a column, with encoding: piecewise."
     )
     standardize_target: Standardizing = Field(
         default=True,
@@ -123,14 +123,14 @@ class FeatureSettings:
         description="Limit predicted numbers to the range of the training targets.",
     )
     missing: Filling = Field(
-        default="mean", description="Fills missing numbers; indicator: mean, and a 0/1 feature."
+        default="mean", description="Value for missing numbers; indicator: mean and a 0/1 feature."
     )
     min_count: Count = Field(
         default=3, description="A text in fewer training rows gets no feature of its own."
     )
     max_levels: Annotated[int, Limits(at_least=1, at_most=1000, whole=True)] | None = Field(
         default=250,
-        description="Maximum texts of a column with a feature each; rarer texts share one feature.",
+        description="How many texts of a column get a feature each; rarer texts share one feature.",
     )
 
     @model_validator(mode="after")

@@ -139,7 +139,7 @@ def call_text(settings: Mapping[str, Any], parameters: Mapping[str, str] | None 
 def loop_text(settings: Mapping[str, Any]) -> str:
     """Return settings for a training loop in Python, such as ``TrainingStep(..., clip_norm=1.0)``.
 
-    Settings without a parameter of such a class are left out.
+    Settings that such a loop does not have are left out.
     """
     calls = []
     for key, value in settings.items():
@@ -160,4 +160,4 @@ _CLASSES = {
     "training.clip_norm": "TrainingStep",
     "training.epochs": "Loop",
 }
-"""Class with a parameter for a setting, by config key."""
+"""The class that takes a setting as a parameter, by config key."""

@@ -94,8 +94,8 @@ class ThresholdChoice:
     )
     costs: dict[Literal["false_negative", "false_positive"], NonNegative] | None = Field(
         default=None,
-        description="Costs of a false negative and a false positive, by default 1. The threshold "
-        "with the lowest mean cost is chosen.",
+        description="Costs of a false negative and a false positive, each 1 by default. The "
+        "threshold with the lowest mean cost is chosen.",
     )
     positive: Flag | int | float | str | None = Field(
         default=None,
@@ -118,8 +118,8 @@ class TrainingOptions:
 
     folds: Several | None = Field(
         default=None,
-        description="Number of folds of the rows. Each network trains without one fold, and the "
-        "scores of the other networks choose its best epoch. The prediction is their mean.",
+        description="Number of folds of the rows. Each network trains without one fold; the scores "
+        "of the other networks choose its best epoch. The prediction is the mean of all networks.",
     )
     seeds: Several | None = Field(
         default=None,
@@ -143,7 +143,7 @@ class TrainingOptions:
         description="How to choose the decision threshold of two classes, on out-of-fold rows "
         "(without folds, on validation rows). The default is a probability of 0.5.",
     )
-    epochs: Count = Field(default=100, description="Passes over the training rows, at most.")
+    epochs: Count = Field(default=100, description="Maximum passes over the training rows.")
     batch_size: Count = Field(default=32, description="Rows per step.")
     drop_last: Flag = Field(
         default=False, description="Leave out the last batch of an epoch if it is not full."
@@ -158,8 +158,8 @@ class TrainingOptions:
     )
     shards: Count = Field(
         default=1,
-        description="Number of parts of a batch; their gradients are added. A power of two and, "
-        "under mpiexec, a multiple of the number of ranks.",
+        description="Number of parts of a batch; their gradients are added. It must be a power of "
+        "two and, under mpiexec, a multiple of the number of ranks.",
     )
     clip_norm: Positive | None = Field(
         default=None, description="Largest global gradient norm; larger gradients are scaled down."

@@ -32,7 +32,7 @@ The next two numbers are further seconds.  All are processor time of GCC 12 on t
 SECONDS_OF_LAYER = 0.27
 
 SECONDS_OF_RANGES = 0.4
-"""For a network that reads only a part of the features."""
+"""Further seconds for a network that reads only a part of the features."""
 
 FORWARD_SHARE = 0.25
 """Compile time of a forward pass / compile time of a step (GCC 12, EPYC with AVX-512)."""
@@ -60,7 +60,7 @@ def choose_backend(steps: int, mlp: TabularNetwork, batch_size: int) -> str:
     weights = sum(in_dim * out_dim for in_dim, out_dim in sizes)
     biases = sum(out_dim for _, out_dim in sizes)
     saved = SAVED_BY_CALLS + SAVED_BY_PARAMETER * (weights + biases)
-    saved += SAVED_BY_MULTIPLICATION * 3 * batch_size * weights  # forward 1, backward 2
+    saved += SAVED_BY_MULTIPLICATION * 3 * batch_size * weights  # 1 in forward, 2 in backward
     saved += SAVED_BY_DROPPED_UNIT * batch_size * mlp.dropped_units
     pays = steps * saved >= MIN_SHARE_SAVED * seconds_to_compile(mlp)
     return auto_backend()[0] if pays else "numpy"

@@ -125,7 +125,7 @@ class BoundStep(Uncopyable):
     def find_fault(self, first: int = 0, *, alone: bool = True) -> Fault | None:
         """Return the position of the first NaN or infinity, or None.
 
-        `first` is the batch's row index of the first row in these buffers.  If other buffers hold
+        `first` is the index in the batch of the first row in these buffers.  If other buffers hold
         rows of the same batch, `alone` is False: sums over all rows are then not searched.
         Raises: IndexRangeError if a label or target is the cause.
         """

@@ -24,7 +24,7 @@ def bad_rows(array: Array) -> Array:
 
 
 class Fault(NamedTuple):
-    """A NaN or infinity: its place, the batch's rows with it, and whether it is in the data."""
+    """A NaN or infinity: its place, the rows that contain it, and whether it is in the data."""
 
     place: str  # such as "the input is not, in row 3 of the batch"
     rows: list[int]
@@ -38,7 +38,7 @@ def locate_nonfinite(
 
     The search covers the input, then parameters and activations in forward order, then gradients in
     backward order.  If `sums` is False, gradients of parameters are left out.  Columns and rows
-    count from 0; `first` is the batch's row index of the first row in these buffers.
+    count from 0; `first` is the index in the batch of the first row in these buffers.
     """
     faults = _faults(scratch, grads, first, sums=sums)
     fault = next(faults, None)

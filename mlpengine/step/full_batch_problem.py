@@ -70,7 +70,7 @@ class FullBatchSteps:
         self._problems: dict[int, BatchProblem] = {}
 
     def minimize(self, bound: BoundStep) -> tuple[float, float]:
-        """Make a step, counted if loss and norm are finite; return loss and norm before it."""
+        """Run a step; return loss and norm before it.  A step is counted if both are finite."""
         optimizer, weights = self._optimizer, bound.loss.sample_weight
         if optimizer.needs_rows and weights is not None and (weights < 0).any():
             text = f"training step: sample_weight must be at least 0 for {optimizer.name}"

@@ -71,9 +71,9 @@ class Shards:
     Attributes:
         total: (parameters,), the gradient of a batch.
         tail: (TAIL_BYTES / 8,) of float64, other values that are summed over all shards.
-        scratches, grads: a scratch and gradients for each shard of this rank.  Gradients are in
-            a block of partial sums: those of shards 0, 1, 2, 3 in rows 0, 1, 1, 2.  Neighboring
-            sums are added as soon as both are complete.  At the end, row 0 holds the total.
+        scratches, grads: a scratch and gradients for each shard of this rank.  Shards 0, 1, 2, 3
+            write their gradients to rows 0, 1, 1, 2 of a block.  Neighboring rows are added as soon
+            as both hold complete sums.  At the end, row 0 holds the total.
 
     Raises: UsageError unless the number of shards is a power of two and a multiple of the number
         of ranks.

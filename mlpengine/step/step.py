@@ -68,8 +68,8 @@ class TrainingStep:
     """A training step of a network with a loss and an optimizer, on buffers of its own.
 
     ``step(x, y)`` runs forward, loss, backward, clipping and the optimizer; it returns the loss of
-    the batch before the update.  Batches may be shorter than `batch_size`.  Memory is allocated by
-    the first step with each number of rows, and by no later step.
+    the batch before the update.  Batches may be shorter than `batch_size`.  Only the first step
+    with each number of rows allocates memory.
 
     If a network has several inputs or outputs, arrays are passed by name, and each output has a
     loss: ``{"price": MeanSquaredError(), "class": SoftmaxCrossEntropy()}``.  The step minimizes the
@@ -100,7 +100,7 @@ class TrainingStep:
         bad_rows: indices of the batch's rows that caused the last nonfinite loss or gradient.
 
     Raises: NumericalError, on every rank, for a nonfinite loss or gradient.  Such a step does not
-    change the parameters and the optimizer.
+    change the parameters or the optimizer.
     """
 
     __slots__ = (  # an unknown attribute, such as ``step.lr = 0.1``, is an AttributeError
@@ -282,7 +282,7 @@ class TrainingStep:
 
         Without shards, you may also write a batch into ``scratch.input`` and ``loss.target``.
         One backend runs all batch sizes: if one size cannot be compiled, NumPy runs all sizes.
-        To avoid a change of backend during training, call this method for all sizes before.
+        To avoid a change of backend during training, first call this method for all sizes.
         Raises: ShapeError for 0 rows, or for more rows than the batch size.
         """
         bound = self._bound.get(rows)

@@ -279,7 +279,7 @@ class _StepParts:
         yield from self.bound_loss.sums
 
     def split(self) -> Iterator[tuple[Sequence[InstructionLike], str]]:
-        """Yield the instructions of each program; for NumPy with the reason, otherwise with ""."""
+        """Yield (instructions of a program, "") or (instructions for NumPy, the reason)."""
         instructions = [*self._in_parts()]
         kept = self._kept_for_numpy(instructions)
         group = self._group(kept)

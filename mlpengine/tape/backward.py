@@ -19,8 +19,8 @@ class BackwardPlan:
 
     Every run overwrites every gradient.  In backward order, the first op that reads a value writes
     the gradient of the value.  Each further op writes a temporary buffer, and an "add" step adds
-    this buffer.  If no output depends on a wanted node, its gradient is zero.  `like` holds the
-    storages of the plan for a larger batch (see `place`).
+    this buffer.  The gradient of a wanted node that no output depends on is zero.  `like` holds
+    the storages of the plan for a larger batch (see `place`).
     """
 
     forward: Computed

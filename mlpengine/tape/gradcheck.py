@@ -32,7 +32,7 @@ def gradcheck(
         operands: float64 arrays, or integer and bool arrays without a gradient; None for a
             missing operand.
         step: t, the half-width of the difference.
-        rtol: largest allowed error, relative to max(1, abs(a), abs(b)) of the two numbers a and b.
+        rtol: largest allowed error, relative to max(1, abs(a), abs(b)) for compared numbers a, b.
         seed: seed of the generator that draws u and v.
 
     Raises:

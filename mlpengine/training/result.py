@@ -14,7 +14,7 @@ Metrics: TypeAlias = dict[str, float | None]
 
 
 OTHER_ROWS = "other rows"
-"""Value of ``warm_start`` in a result, if table or split differ from those of the warm start."""
+"""Value of ``warm_start`` in a result, if the warm start had another table or split."""
 
 TOO_GOOD = (
     "rows of this table may have trained the networks of the warm start, so scores and intervals "

@@ -48,8 +48,8 @@ class CalibrationSet:
 
     `taught` are the teacher's predictions.  `drawn` are random targets.  For numbers, a target is
     the teacher's prediction plus a random out-of-fold error of the teacher.  For classes, a target
-    is a class, drawn with the predicted probabilities, and the out-of-fold probability that the
-    teacher gave a random row of this class.
+    has two numbers: a class, drawn with the predicted probabilities, and the teacher's out-of-fold
+    probability of this class for a random row of this class.
 
     Shapes: x (rows, in_dim); taught (rows, targets or classes); drawn (rows, targets) or (rows, 2).
     """

@@ -381,7 +381,7 @@ def test_comments_cannot_be_left(text):
         ({"parts": {"reads": ((0, 1),)}}, "must read all features"),
         ({"optimizer": lambda mlp: Sgd(mlp, groups={"biases": Group(2)})}, "must have no groups"),
         ({"name": "net.txt"}, r"the name must end in \.c"),
-        ({"optimizer": "sgd"}, "optimizer must be such as Sgd"),
+        ({"optimizer": "sgd"}, "optimizer must be a class such as Sgd"),
         ({"loss": "mse"}, "loss must be a loss"),
         ({"loss": ops.SoftmaxCrossEntropy(ignore_index=0)}, "softmax_cross_entropy"),
         ({"optimizer": Lbfgs}, "Lbfgs"),

@@ -83,6 +83,41 @@ def test_a_network_in_a_local_minimum_is_trained_anew(losses, seeds, used, monke
     assert [one.weights[1][0, 0] for one in networks] == [used, 2, 3]
 
 
+@pytest.mark.parametrize(("noise", "kept"), [(0.0, False), (0.1, True)])
+def test_steps_without_regularization_follow_where_noise_is_small(noise, kept, monkeypatch):
+    monkeypatch.setattr(smooth, "STEPS", 80)
+    monkeypatch.setattr(smooth, "CLEAR_STEPS", 80)
+    monkeypatch.setattr(smooth, "DECAY_ROWS", 0)
+    rows, new = part(), RNG.uniform(-1.5, 1.5, (500, 3))
+    rows.y[...] += noise * np.random.default_rng(1).standard_normal(rows.y.shape)
+
+    def weights_and_error():
+        networks = smooth_networks(rows, FOLDS, np.arange(3), 0, "f8")
+        flats = [one.params.flat.copy() for one in networks]
+        return flats, rms(np.mean([one.predict(new)[:, 0] for one in networks], 0) - truth(new))
+
+    flats, error = weights_and_error()
+    monkeypatch.setattr(smooth, "CLEAR", 0.0)
+    regularized, larger = weights_and_error()
+    assert np.array_equal(flats, regularized) == kept
+    assert kept or error < 0.7 * larger
+
+
+@pytest.mark.parametrize("held", [[3.0, 2.0], [1.0, 2.0]])
+def test_held_out_losses_choose_the_steps_without_regularization(held, monkeypatch):
+    def train(mlp, rows, decays):
+        for loss in held:
+            mlp.params.flat.fill(0.0)
+            mlp.biases[1].fill(loss)
+            yield 0.0
+
+    monkeypatch.setattr(smooth, "DECAY_ROWS", 0)
+    monkeypatch.setattr(smooth, "_training", train)
+    rows = replace(part(), y=np.zeros_like(part().y))
+    networks = smooth_networks(rows, FOLDS, np.arange(3), 0, "f8")
+    assert [one.biases[1][0] for one in networks] == [min(held)] * 2
+
+
 def test_rows_without_weight_do_not_count():
     away = np.arange(len(X)) % 6 < 2
     rows = part(weights=(~away).astype("f4"))
@@ -143,9 +178,15 @@ def test_a_model_holds_them(tmp_path):
 @pytest.mark.parametrize(("first", "rows"), [(76, [150]), (75, [75, 150]), (37, [38, 150])])
 def test_steps_on_few_rows_come_before_steps_on_all_rows(first, rows, monkeypatch):
     seen, train = [], smooth._train
-    monkeypatch.setattr(smooth, "_train", lambda *a: seen.append(len(a[1][0])) or train(*a))
+
+    def keep(step, part, *limits, **options):
+        seen.append(len(part[0]))
+        return train(step, part, *limits, **options)
+
+    monkeypatch.setattr(smooth, "_train", keep)
     monkeypatch.setattr(smooth, "DECAY_ROWS", 0)
     monkeypatch.setattr(smooth, "FIRST_ROWS", first)
+    monkeypatch.setattr(smooth, "CLEAR", 0.0)
     smooth_networks(part(), FOLDS, np.arange(3), 0, "f4")
     assert seen == 2 * rows
 

@@ -240,7 +240,7 @@ ERRORS = [
     (lambda: Tape().input((-1, 3)), ShapeError, "whole numbers from 0"),
     (lambda: (t := Tape()).gradient(x := t.input((1,), "int64"), x), DtypeError, "only floats"),
     (lambda: Tape().input(("a", 3)), ShapeError, "whole numbers from 0"),
-    (lambda: Tape().input((4, 3), "complex64"), DtypeError, "numbers"),
+    (lambda: Tape().input((4, 3), "complex64"), DtypeError, "numeric"),
     (late_parameter, TapeError, "recorded before the first program .*'late'"),
     (
         lambda: Tape.over(TAPE.params).parameter(X.T, name="x"),

@@ -22,7 +22,7 @@ from mlpengine.ops import BatchNorm, Mul, ScalarMul, Sub
 class BatchNormPart:
     """A part of a batch norm in training.
 
-    `kind` is a name in `BATCH_NORM_PARTS`, or ``moved``: NumPy updates the running averages.
+    `kind` is a name in `BATCH_NORM_PARTS`, or ``moved``: the update of running averages by NumPy.
     `reads` and `writes` are vectors with an entry for each feature, or matrices (rows, columns).
     An image has several columns for each feature: all pixels of a channel, side by side.
     """
@@ -202,7 +202,7 @@ def _given(array: Array | None) -> Array:
 
 
 def _wide(vector: MatrixValue, columns: int, values: Values, kernels: list[Kernel]) -> MatrixValue:
-    """Return `vector` with entries repeated for the columns of a feature; add to `kernels`."""
+    """Return `vector`, repeated for each feature's columns by a kernel appended to `kernels`."""
     times = columns // vector.columns
     if times == 1:
         return vector

@@ -24,7 +24,7 @@ from mlpengine.formula import constant, variable
 from mlpengine.ops import BatchMatMul
 
 ROWS_TOGETHER = 4
-"""Number of rows of c that are computed together, so that each row of b is read once for them."""
+"""Number of rows of c that are computed together; one read of a row of b serves them all."""
 
 
 @dataclass(eq=False, repr=False)

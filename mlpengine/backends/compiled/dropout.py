@@ -54,7 +54,7 @@ def draw(
         writer.add(f"{name}_step", "prepare", 1, text, [step], [], [rng], trains=True)
     pitch = lines_per_row(out.array.shape) * width
     return rng, [
-        f"const int64_t before = {rng}[2] * {pitch}; // bytes of the batch's rows before these",
+        f"const int64_t before = {rng}[2] * {pitch}; // bytes of the rows before this shard",
         f"draw_bytes({into} - before, {rng}, {op.layer}, before + first * {width}, "
         f"before + last * {width});",
     ]

@@ -23,13 +23,13 @@ CHUNK_BYTES = 160 << 10
 """Maximum bytes of the values of a chunk."""
 
 SMALL_WEIGHTS = 128 << 10
-"""Maximum bytes of weights and their gradients for chunks, because each chunk reads all weights."""
+"""If weights and gradients take more bytes, there are no chunks: each chunk reads all weights."""
 
 STEP_TERMS_PER_THREAD = 1 << 22
 """Minimum multiplications of a step for each thread after the first.
 
-A step with twice as many is 1.5 times as fast on two threads as on one thread.  A step with a
-quarter as many is slower (`benchmarks/peers.py --threads 1 2`)."""
+A step with twice this number is 1.5 times as fast on two threads as on one thread.  A step with
+a quarter of it is slower (`benchmarks/peers.py --threads 1 2`)."""
 
 
 def useful_threads(kernels: Sequence[Kernel], limit: int) -> int:

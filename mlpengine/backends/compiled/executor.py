@@ -22,7 +22,7 @@ FINISHED, NOT_FINITE, BAD_LABEL, LARGE_NORM = range(4)
 """Status of a step; only a finished step updates the parameters."""
 
 NO_DROPOUT = np.zeros(1, np.int64)
-"""Limit of a dropout mask: random bytes below the limit drop an entry, and none is below 0."""
+"""Dropout limit 0: random bytes below the limit drop an entry, and no byte is below 0."""
 
 EXPORTED_FUNCTIONS = ("mlpengine_run", "mlpengine_open", "mlpengine_close")
 """The functions that every compiled program exports."""

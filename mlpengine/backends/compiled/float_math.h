@@ -69,7 +69,7 @@ INLINE vec v_tanh(vec x) {
   ivec sign = (ivec)x & (bits)0x80000000;
   vec size = (vec)((ivec)x ^ sign);
   vec p = exp_parts(vmin(size + size, splat(20.0f)), &n, &r);
-  vec scale = (vec)(((ivec)n << 23) + 0x3f800000); /* the lowest bits of `n` are n */
+  vec scale = (vec)(((ivec)n << 23) + 0x3f800000); /* SHIFT + n has n in its lowest bits */
   vec e = multiply_add(scale, multiply_add(p, r * r, r), scale - splat(1.0f));
   vec d = e + splat(2.0f), lost = e - (d - splat(2.0f));
   vec inverse = inverse_roughly(d), y = e * inverse;

@@ -41,7 +41,7 @@ class Writer:
         return sorted({count, *(b - a for a, b in pairwise(bounds))})
 
     def row_slices(self) -> list[int]:
-        """Return the possible numbers of the batch's rows in a call."""
+        """Return the possible numbers of rows of the batch in one call."""
         last = self.batch % self.chunk
         return sorted({*self.slices(self.chunk), *(self.slices(last) if last else [])})
 

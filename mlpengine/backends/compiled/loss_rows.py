@@ -291,7 +291,7 @@ class CrossEntropyRows(LossRows):
         ]
 
     def _wide(self, layout: Layout) -> Sequence[Statement]:
-        """Return the statements for LANES rows of many classes; one vector has their logarithms."""
+        """Return the statements for LANES rows of many classes; one v_log serves all these rows."""
         share = f" * {self.weight.name}[i]" if self.weight else ""
         log = "(double)logs[i - from] * (double)masses[i - from]"
         return [

@@ -1,6 +1,6 @@
 /* Stores the losses of rows as doubles, and adds them. */
 
-typedef double doubles __attribute__((vector_size(8 * BYTES / sizeof(real)))); /* a vector's lanes */
+typedef double doubles __attribute__((vector_size(8 * BYTES / sizeof(real)))); /* a double per lane */
 
 /* Store the losses of n rows, a row in each lane: entry * share * weight, in double. */
 INLINE void store_row_losses(double *restrict row_loss, const vec entry, const double share,

@@ -116,8 +116,8 @@ def _find_phase(kernel: Kernel, batch: Batch) -> None:
     """
     kinds: set[Origin] = {value.kind for value in kernel.reads}
     made: Origin = "sums"
-    # Such a kernel would need all rows again when the sums are complete.  By then, values of the
-    # first chunks of rows are overwritten by values of later chunks.
+    # A kernel that reads both would need all rows again when the sums are complete.  By then, later
+    # chunks of rows have overwritten the values of the first chunks.
     if {"rows", "sums"} <= kinds:
         raise UnsupportedError(f"{kernel.text}: reads rows and sums over all rows")
     if "sums" in kinds:

@@ -18,7 +18,7 @@ from mlpengine.ops.op import Direction, GradOp
 
 @dataclass(eq=False, repr=False)
 class Map(Kernel):
-    """An element-wise op; variables of `rule` are values of one shape, or vectors for all rows."""
+    """An element-wise op; variables of `rule` have one shape, or are vectors for every row."""
 
     rule: VectorRule
     op: GradOp
@@ -123,7 +123,7 @@ def _spread(
     values: Values,
     kernels: list[Kernel],
 ) -> MatrixValue:
-    """Return an operand of shape `given`, broadcast to `shape` or to a vector for all rows.
+    """Return an operand of shape `given`, broadcast to `shape` or to a vector that all rows share.
 
     If entries must be repeated, a kernel is added to `kernels`.
     Raises: UnsupportedError if rows of the batch would be combined with other rows.
@@ -136,7 +136,7 @@ def _spread(
     if value.kind == "rows" and lead:
         raise UnsupportedError(f"{value!r}: cannot be broadcast to {shape}")
     alike = value.rows == value.columns == 1 and value.kind != "rows"
-    if alike:  # a single number becomes a vector for all rows
+    if alike:  # a single number becomes a vector that all rows share
         given, shape = (1,), shape[-1:]
     spread = values.make(shape, value, "spread_")
     kernels.append(Move.spread(value, given, spread, values.count(spread)))

@@ -26,7 +26,7 @@ from mlpengine.formula import constant
 
 
 class Entries(NamedTuple):
-    """A copy of entries of each row, over `axes`, times `factor`; zeros if `source` is None.
+    """A copy of `factor` * entries of each row, along `axes`; zeros if `source` is None.
 
     `starts` are the positions of the first entry, and `pitches` the distances between rows, in the
     target and in the source.  If `adds` is True, the entries are added to the target.

@@ -1,4 +1,4 @@
-/* Types and basic operations of vectors.  The generated code defines before:
+/* Types and basic operations of vectors.  The generated code before this file defines:
      real    float or double
      BYTES   bytes of a vector register of the target: 16, 32 or 64  */
 #include <stdint.h>

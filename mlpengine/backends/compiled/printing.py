@@ -25,7 +25,7 @@ from mlpengine.formula import C_MASKS, Expr, c_expression
 
 
 class CTarget(NamedTuple):
-    """A kind of C: types of numbers and loop counters, and bytes of a constant."""
+    """A kind of C: the types of numbers and of loop counters, and the bytes of a constant."""
 
     number: Literal["vec", "real"]
     counter: str

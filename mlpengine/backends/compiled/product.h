@@ -29,7 +29,7 @@ INLINE void pack_transposed_inline(real *restrict panel, const real *restrict w,
   const int64_t repeats = columns < LANES && width == LANES;
 #if defined(TRANSPOSE_BY_SIXTEEN)
   for (int64_t k = 0; k < depth; k += 16)
-    for (int64_t v = 0; v < width; v += 16) { /* 16 columns of w at a time, for all its rows */
+    for (int64_t v = 0; v < width; v += 16) { /* 16 columns of w at a time, for all rows in the panel */
       vec r[16], block[16];
       const real *from = w + (j + v) * ld + k;
       const int64_t rows = columns - j - v, n = MIN(16, depth - k);
@@ -51,7 +51,7 @@ INLINE void pack_transposed_inline(real *restrict panel, const real *restrict w,
   real ends[BLOCK][BLOCK] = {{0}};
   int64_t k = 0;
   if (j < 0) __builtin_unreachable(); /* avoids a warning of GCC about negative columns */
-  if (j + width <= columns) /* whole blocks, most of them */
+  if (j + width <= columns) /* whole blocks */
     for (; k + BLOCK <= depth; k += BLOCK)
       for (int64_t v = 0; v < width; v += BLOCK) {
         block_row r[BLOCK];

@@ -79,7 +79,7 @@ class Product(MatrixProduct, Kernel):
     def of_matrices(cls, instruction: InstructionLike, values: Values) -> Sequence[Kernel]:
         """Return the products of a `MatMul` a b with a single matrix b, or of its gradients.
 
-        All axes of a but the last together are rows.  The products have the forms of `Linear`.
+        All axes of a but the last are merged into rows.  The products have the forms of `Linear`.
         """
         if instruction.kind != "backward":
             (a, b), (out,) = values.read_each(instruction.reads), instruction.writes

@@ -16,7 +16,7 @@ from mlpengine.ops import LogSoftmax, Softmax
 
 @dataclass(eq=False, repr=False)
 class SoftmaxRows(Kernel):
-    """Softmax of each row of x, or its `logarithm`; with `dy`, the gradient (x is the result)."""
+    """Softmax of each row of x, or its `logarithm`; with `dy`, the gradient (x is the output)."""
 
     x: MatrixValue
     dy: MatrixValue | None

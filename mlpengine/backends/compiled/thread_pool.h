@@ -1,7 +1,6 @@
 /* A pool of THREADS threads: the caller and workers.  The workers start with the first step and end
    with the last user of the program.  Barriers synchronize all threads within a step.  A waiting
-   thread spins for some microseconds and then sleeps, so that it does not keep a thread that needs the
-   same core waiting. */
+   thread spins for some microseconds and then sleeps, so that another thread can use its core. */
 #define FIRST(n) ((n) * part.index / part.count)
 #define LAST(n) ((n) * (part.index + 1) / part.count)
 

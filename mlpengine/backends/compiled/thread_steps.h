@@ -62,8 +62,8 @@ static int start_workers(void) {
   return all;
 }
 
-/* Reset the pool: at the start, and in a forked child process, which has no workers, and in which locks
-   may be held. */
+/* Reset the pool at the start, and in a forked child process.  There, no workers run, and locks may be
+   held. */
 static void reset(void) {
   make_lock(&pool.busy);
   make_lock(&pool.round_lock);

@@ -1,8 +1,8 @@
 """Matrix products c = a b as C loops over tiles of c; `tiling` chooses the sizes.
 
 A tile is a part of c: up to `Tiling.height` rows by two vectors of columns.  Its sums stay in
-registers during a pass, which adds up to `depth_block` terms to each sum.  After the last pass, the
-epilogue applies the element-wise ops that are fused into the product.
+registers during a pass, which adds at most `depth_block` terms to each sum.  After the last pass,
+the epilogue applies the element-wise ops that are fused into the product.
 
 A panel is a copy of columns of b, two vectors wide, in the order in which tiles read it.  A group
 of panels stays in the second-level cache.
@@ -271,7 +271,7 @@ def group_count(product: MatrixProduct, tiling: Tiling, layout: Layout) -> int:
 
 
 def row_copy_size(product: MatrixProduct, tiling: Tiling, layout: Layout, *, claimed: bool) -> int:
-    """Return the entries of the packed copy of `a`: of one tile if `claimed`, else of all rows."""
+    """Return the length of the packed copy of `a`: for one tile if `claimed`, else for all rows."""
     rows = tiling.height if claimed else product.rows
     return padded_length(rows * tiling.depth_block, layout.lanes)
 
@@ -291,7 +291,7 @@ def _moves(matrices: Sequence[MatrixValue], layout: Layout) -> list[str]:
 
 
 def _vector(body: Sequence[Statement], lanes: str) -> list[Statement]:
-    """Return `body`; if it reads ``lanes``, after the definition of ``lanes``."""
+    """Return `body`, after the definition of ``lanes`` if `body` reads ``lanes``."""
     count = ["const int64_t lanes = part && v == wide - 1 ? part : LANES;"] if lanes else []
     return [*count, *body]
 

@@ -48,8 +48,8 @@ with AVX-512, one thread, GCC 12, November 2026)."""
 FEW_TERMS = 16384
 """Minimum multiplications in each row of a product for tiles of more than 8 rows.
 
-With 8,192, 64-256-128-10 with a batch of 32 would have tiles of 12 or 13 rows: no step was faster,
-and compiling took 0.13 s longer (same machine as above)."""
+With a minimum of 8,192, the network 64-256-128-10 (batch of 32) had tiles of 12 or 13 rows: no step
+was faster, and compiling took 0.13 s longer (same machine as above)."""
 
 Packing = Literal["none", "panels", "transposed"]
 

@@ -92,7 +92,7 @@ def _loop(
     shares = ", ".join(repr(float(run.weight_decay)) for run in ranges)
     head: list[Statement] = [f"static const int64_t bounds[{len(ranges)}][2] = {{{bounds}}};"]
     keep: list[Statement] = []
-    if decays:  # a factor of 1 would change no bit
+    if decays:  # otherwise, `keep` would be 1
         head.append(f"static const double shares[{len(ranges)}] = {{{shares}}};")
         keep.append("const vec keep = splat((real)(1.0 - lr * (call->weight_decay * shares[r])));")
     span = "const int64_t begin = MAX(bounds[r][0], first), end = MIN(bounds[r][1], last);"

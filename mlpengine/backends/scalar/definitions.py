@@ -37,7 +37,7 @@ PARAMETER_TYPES: Mapping[ParameterKind, str] = {
 
 
 class Constants(NamedTuple):
-    """A constant array of the C type `kind`; `by_name`: it is never passed as a pointer."""
+    """A constant array of the C type `kind`; if `by_name`, it is never passed as a pointer."""
 
     name: str
     values: Array
@@ -98,7 +98,7 @@ def c_definitions(definitions: Iterable[Definition]) -> str:
 
 @dataclass(eq=False)
 class FreshNames:
-    """Makes names that are not in `taken`, and adds them to it."""
+    """Makes names that are not in `taken`, and adds them to `taken`."""
 
     taken: set[str] = field(default_factory=set)
 

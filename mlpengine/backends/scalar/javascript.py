@@ -1,8 +1,8 @@
 """Constants and functions as a JavaScript module; one typed array holds all its numbers.
 
-A vector is an index into this array.  Constants come first, then the local arrays of functions.
-If the array is float32, `Math.fround` rounds the result of every operation.  Functions have the
-same names as in C; names without a counterpart in C begin with ``$``.
+A vector is given by its start index in this array.  Constants come first, then the local arrays of
+functions.  If the array is float32, `Math.fround` rounds the result of every operation.  Functions
+have the same names as in C; names without a counterpart in C begin with ``$``.
 """
 
 from base64 import b64encode

@@ -53,7 +53,7 @@ def write_step(
 
 
 def _apart(kernels: Iterable[Kernel]) -> Iterator[Kernel]:
-    """Yield the kernels; after a product dx = dy w, only a first step on dx stays fused."""
+    """Yield the kernels; of the ops fused into a product dx = dy w, only a first op on dx stays."""
     for kernel in kernels:
         yield kernel
         if isinstance(kernel, Product) and kernel.form == "input_gradient":

@@ -52,7 +52,7 @@ class ScalarWriter:
         return element(f"({self._place(value)})", index)
 
     def each_row(self, function: str, rows: int, *arguments: MatrixValue | str) -> Statement:
-        """Return calls of a function for `rows` rows; values with rows are passed row by row."""
+        """Return one call of a function for each row; values with several rows go row by row."""
         shown = [
             a if isinstance(a, str) else self._place(a) + f" + row * {a.columns}" * (a.rows > 1)
             for a in arguments

@@ -83,7 +83,7 @@ class UpdateCode:
             *(Assign({"p": at, **places}[n], variable(f"new_{n}")) for n in self.update.outputs),
         ]
         return (
-            "/* A step of the optimizer for n parameters, with gradients v[i] factor. */\n"
+            "/* A step of the optimizer for n parameters, with gradients v[i] * factor. */\n"
             f"static void update({self.name} *state, size_t at, size_t n, const real *v, "
             f"real factor{self.parameters})\n"
             f"{{\n{c_text([ForLoop('i', 'at', 'at + n', body)])}}}\n\n"

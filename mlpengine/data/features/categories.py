@@ -70,8 +70,8 @@ class Category:
     def weigh(self, table: Table, target: Array) -> None:
         """Shrink the one-hot features if the levels of training rows explain little of the target.
 
-        Weights of levels with few rows learn noise.  The steps of Adam have one size for small and
-        large features, so a step changes the output less if the feature is small.
+        Weights of levels with few rows learn noise.  The size of an Adam step does not depend on
+        the size of the feature, so a step changes the output less if the feature is small.
         """
         if self.size > WEIGHED_CODES:
             ratio = variance_ratio(self.encode(table), target)

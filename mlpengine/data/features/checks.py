@@ -143,7 +143,7 @@ class Profile:
         ]
 
     def misread(self) -> list[str]:
-        """Return a line for each recoded target, and each column to correct or to reformat."""
+        """Return a line for each column to correct or reformat, or that recodes the target."""
         marks = ("correct the ", "; multiply ", "to use them, ")
         damaged = {n: why for n, why in self.drop.items() if any(mark in why for mark in marks)}
         lines = [f"column {name!r} is dropped: {why}" for name, why in damaged.items()]
@@ -364,7 +364,7 @@ def _few_texts(table: Table, name: str) -> list[str]:
     cell = table[name].text(row)
     return [
         f"{count:,} of {plural(table.n_rows, 'value')} are texts among numbers, such as "
-        f"{cell!r:.60} in {table.place(row)}, so that all are categories; correct the texts, or "
+        f"{cell!r:.60} in {table.place(row)}, so the column is a category; correct the texts, or "
         "name them in data.na_values"
     ]
 

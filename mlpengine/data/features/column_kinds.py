@@ -69,7 +69,7 @@ def kind_of(column: Column) -> FeatureKind:
 
 
 def are_codes(levels: Sequence[str]) -> bool:
-    """Return whether all levels are whole numbers that stay text: 007, or beyond 2**53."""
+    """Return whether all levels are codes such as 007, or whole numbers beyond 2**53."""
     return all(level.lstrip("+-").isdigit() for level in levels)
 
 
@@ -155,7 +155,7 @@ def _numbers_by(levels: Iterable[str], marks: Marks) -> dict[str, float]:
 def _numbers(levels: Iterable[str], *, padded: bool = True) -> dict[str, float]:
     """Return the number of each level that is a number.
 
-    If more levels have decimal commas than points, a point does not mark decimals.
+    If more levels have decimal commas than points, a point is not read as a decimal mark.
     """
     known = ((one, parsing.parse_numbers([one], frozenset(), padded=padded)) for one in levels)
     each = {level: None if value is None else float(value[0]) for level, value in known}
@@ -278,7 +278,7 @@ def _are_amounts(values: Array) -> bool:
 
 
 def odd_target_row(column: Column) -> int | None:
-    """Return the first row with a text in a target of numbers with a few texts, else None.
+    """Return the first row with a text if a target has numbers and a few texts, else None.
 
     The result is also None if the numbers alone would be classes.
     """
@@ -299,5 +299,5 @@ def _number_share(levels: list[str]) -> float:
     sample = levels[:: -(-len(levels) // SAMPLED_LEVELS)]
     numbers = _numbers(sample)
     if len(numbers) == len(sample) and not all(map(parsing.is_number, sample)):
-        return float(len(_numbers(levels)) < len(levels))  # 0: other marks read all levels
+        return float(len(_numbers(levels)) < len(levels))  # 0 if all are numbers with other marks
     return len(numbers) / len(sample)

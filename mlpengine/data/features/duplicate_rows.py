@@ -23,7 +23,7 @@ def hashed(values: Array, column: int) -> Array:
 
     `values` is float64 and contiguous.  The result has the same shape, and dtype uint64.
     """
-    key = np.array([2 * column + 1], np.uint64) * _FACTOR  # as a scalar, an overflow would warn
+    key = np.array([2 * column + 1], np.uint64) * _FACTOR  # a scalar would warn of overflow
     bits = (values + 0.0).view(np.uint64) * key  # -0.0 and 0.0 are equal
     bits ^= bits >> np.uint64(30)
     bits *= np.uint64(0xBF58476D1CE4E5B9)
@@ -123,9 +123,9 @@ def _numbers(column: Column) -> Array:
 def _by_chance(hashes: Array, columns: list[Array]) -> float:
     """Estimate how many pairs of equal rows are due to chance, divided by the number of rows.
 
-    `hashes` has the hashes of distinct rows, and `columns` the hashes of their values.  If a column
-    were independent of the others, the pairs would be: pairs that agree in all other columns, times
-    the share of pairs that agree in this column.  The result is the largest of these estimates.
+    `hashes` has the hashes of distinct rows, and `columns` the hashes of their values.  For each
+    column, the estimate is the number of pairs that agree in all other columns, times the share of
+    pairs that agree in this column, as if columns were independent.  The result is the largest one.
     """
     pairs = len(hashes) * (len(hashes) - 1) / 2
     shares = [(_equal_pairs(column) / max(pairs, 1), column) for column in columns]

@@ -131,7 +131,7 @@ class RowHistory(NamedTuple):
         return rows.join(self._derived([before], order, ends, rows.source))
 
     def early_rows(self, table: Table) -> Array | None:
-        """Return the mask of rows with a lag before the series begins; None without lags."""
+        """Return the mask of rows with a lag from before the series begins; None without lags."""
         lags = [column.length for column in self.columns if column.function == "lag"]
         if not lags:
             return None
@@ -141,7 +141,7 @@ class RowHistory(NamedTuple):
         return early
 
     def _order(self, timed: Sequence[Table], every: Sequence[Table]) -> "_Order":
-        """Order the rows of the tables `timed` by series and time; `every` are all tables."""
+        """Order the rows of the tables `timed` by series and time; `every` may have more tables."""
         for table in timed:
             table.require(self.reads, "data.lags")
         codes = np.zeros(sum(table.n_rows for table in every), np.int64)

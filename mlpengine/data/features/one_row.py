@@ -22,7 +22,7 @@ def _within(low: float, value: float, high: float) -> bool:
 
 
 class _OneHot(NamedTuple):
-    """A category, the code of each level, the index of the first feature, and missing values."""
+    """A category, the code of each level, the index of its first feature, and missing texts."""
 
     category: Category
     codes: Mapping[str, int]

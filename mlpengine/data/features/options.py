@@ -28,6 +28,6 @@ class Options(FeatureSettings):
     time: str | None = Field(default=None, description="Time column that orders rows, for lags.")
     periods: Texts = Field(
         default=(),
-        description="Date columns that give only periodic features, such as the month, if the "
+        description="Date columns that give only periodic features, such as the weekday, if the "
         "training rows span a whole period. New rows may then be later than the training rows.",
     )

@@ -158,7 +158,7 @@ class Preprocessor:
                 category.weigh(_part(table, [category.column], rows), truth)
             if (
                 options.transform_target == "auto"
-                and not self.history.names  # predictions of logarithms are bounded
+                and not self.history.names  # log bounds predictions; a series may rise
                 and not isinstance(self.target, TimeTarget)
                 and self._log_is_better(table, rows)
             ):
@@ -209,7 +209,7 @@ class Preprocessor:
             self.row_filter = row_filter(self.options.where, known)
 
     def rows_in_use(self, table: Table) -> Array | None:
-        """Return the mask of rows where `where` is true; None without `where` or a column of it."""
+        """Return the mask of rows where `where` is true; None without `where` or its columns."""
         if self.row_filter is None or not all(name in table for name in self.formula_columns):
             return None
         return rows_that_fulfil(self._own(table), self.row_filter, self.computed)

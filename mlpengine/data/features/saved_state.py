@@ -183,7 +183,7 @@ def _check_target(target: Mapping[str, Any], kinds: Mapping[str, FeatureKind]) -
                 }
             )
             == 1,
-            "target.center, target.scale and target.bounds must have an entry a column",
+            "target.center, target.scale and target.bounds must have an entry for each column",
         )
         _demand(
             min(target["scale"]) > 0.0 and (not target.get("log") or "bounds" in target),

@@ -61,7 +61,7 @@ class Statistics:
         for i, known in enumerate(self._known()):
             if not (binned[i] and ((known > known.min()) & (known < known.max())).any()):
                 continue
-            # integers: np.quantile rounds positions, so one value could give two different edges
+            # not np.quantile: it rounds positions, so equal values could give different edges
             below, beyond = np.divmod(np.arange(bins + 1) * (len(known) - 1), bins)
             above = np.minimum(below + 1, len(known) - 1)
             ordered = np.partition(known, np.union1d(below, above))

@@ -47,7 +47,7 @@ def log_is_better(x: Array, y: Array) -> bool:
     rng = np.random.Generator(np.random.PCG64(0))
     x = standardized(x)
     weight = rng.standard_normal((x.shape[1], RANDOM_UNITS)) / np.sqrt(x.shape[1])
-    units = 5 * np.maximum(x @ weight + rng.standard_normal(RANDOM_UNITS), 0)  # 5: less penalty
+    units = 5 * np.maximum(x @ weight + rng.standard_normal(RANDOM_UNITS), 0)  # a lower penalty
     x, folds = np.hstack([x, units]), rng.permutation(len(y)) % PARTS
     learned = np.stack([y, np.log(y)], axis=1)
     squares = np.zeros((len(PROBE_PENALTIES), 2))

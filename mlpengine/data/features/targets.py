@@ -191,7 +191,7 @@ class NumberTarget(Target):
         the bounds are the range of each column.
 
         Raises: DataError for a value that is infinite, not a number or, with `log`, not positive;
-            for a missing value in a single column, and for one of several columns without values.
+            for a missing value in a single column, and for a column with only missing values.
         """
         count, together = len(columns), _rates(table, columns, exposure)
         if log:

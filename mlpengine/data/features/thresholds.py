@@ -13,7 +13,7 @@ MIN_MARKS = tuned(6, "distinct values", "grades have at least this many")
 RARER = tuned(20, "times", "the largest count is this much rarer than the most frequent count")
 ROWS_PER_CLASS = tuned(5, "rows", "a class has at least this many rows on average")
 MIXED_SHARE = tuned(0.9, "share of levels", "if more are numbers, the other texts are mistakes")
-FEW_TEXTS = tuned(0.02, "share of values", "at most this share of texts among numbers: mistakes")
+FEW_TEXTS = tuned(0.02, "share of values", "up to this share, texts among numbers are mistakes")
 SAMPLED_LEVELS = tuned(2_000, "levels", "the share of numbers is computed from at most this many")
 MARKED_LEVELS = tuned(3, "levels", "a column of numbers with units has at least this many")
 MAX_MARKS = tuned(3, "units", "a column of numbers with units has at most this many")
@@ -34,14 +34,14 @@ GAIN = tuned(0.03, "share of RMSE", "the logarithm must save this much", TABLES)
 PARTS = tuned(5, "folds", "number of folds of the probe")
 RANDOM_UNITS = tuned(200, "units", "number of random units in the probe's ridge regression")
 PROBE_PENALTIES = tuned(
-    (10.0, 100.0, 1000.0, 10_000.0), "squares", "penalties of the ridge regression; the best counts"
+    (10.0, 100.0, 1000.0, 10_000.0), "squares", "penalties of the ridge probe; the best is used"
 )
 
 # Duplicate rows
 EQUAL_BY_CHANCE = tuned(
-    1e-3, "share of rows", "equal rows are chance if chance explains more (38 tables: 0.0004)"
+    1e-3, "share of rows", "no duplicates if chance makes more rows equal (38 tables: 0.0004)"
 )
-FEWEST_DISTINCT = tuned(0.25, "share of rows", "with fewer distinct rows, equal rows are chance")
+FEWEST_DISTINCT = tuned(0.25, "share of rows", "no duplicates if fewer rows are distinct")
 CHANCE_ROWS = tuned(20_000, "rows", "chance is estimated from at most this many")
 CHANCE_COLUMNS = tuned(256, "columns", "chance is estimated from at most this many")
 
@@ -55,7 +55,7 @@ ORDER = tuned(
 )
 SAMPLE_ROWS = tuned(1_000, "rows", "the search uses at most this many evenly spaced rows")
 MIN_LEAK_ROWS = tuned(20, "rows", "smaller tables are not searched")
-SAMPLE_COLUMNS = tuned(1_000, "columns", "the search uses those with the highest correlation")
+SAMPLE_COLUMNS = tuned(1_000, "columns", "only those with the highest correlation are searched")
 EACH_SIDE = tuned(10, "rows", "neighbors of a row on each side, in the order of a column")
 MAX_DATES = tuned(8, "columns", "at most this many columns of dates are compared in pairs")
 
@@ -77,7 +77,7 @@ OTHER_VALUES = tuned(
 TWO_UNITS = tuned(
     50.0,
     "medians",
-    "the target has two units if 1 in 20 values is larger (healthy: 9)",
+    "the target has two units if 1 in 20 values is larger (healthy targets: 9)",
     "benchmarks/diagnoses.py",
 )
 LONE_DISTANCE = tuned(100.0, "90 % ranges", "a lone target value is farther from the median")
@@ -89,13 +89,13 @@ DESCRIBED_ROWS = tuned(10_000, "rows", "at most this many training rows are desc
 QUANTILES = tuned(16, "steps", "a number column is described by quantiles at multiples of 1/16")
 SUMMARY_COLUMNS = tuned(1_000, "columns", "at most this many are described")
 FAR = tuned(0.1, "training ranges", "a number this far beyond the range is far outside")
-TAIL_FACTOR = tuned(1.5, "last sixteenths", "and also this far beyond, because tails may be long")
-ODDS = tuned(4.0, "deviations", "more missing values than chance explains")
+TAIL_FACTOR = tuned(1.5, "last sixteenths", "it must also be this far beyond: tails may be long")
+ODDS = tuned(4.0, "deviations", "missing values this far above the expected number are not chance")
 KS_LIMIT = tuned(2.2, "sqrt(1/n + 1/m)", "chance gives a larger distance 1 time in 8,000")
 
 # Synthetic rows
 NEAR_ROWS = tuned(5, "rows", "one of this many nearest rows gives values", TABLES)
-SWAPPED = tuned(0.25, "probability", "a value comes from the nearest row", TABLES)
+SWAPPED = tuned(0.25, "probability", "a value comes from the other row", TABLES)
 CANDIDATES = tuned(8_192, "rows", "nearest rows are searched among this many")
 LEAST_TIME = tuned(1e-30, "mean times", "replaces a lower bound of 0, because 0 has no logarithm")
 FARTHEST = tuned(4.0, "deviations", "values farther from the mean are cut, for distances of rows")

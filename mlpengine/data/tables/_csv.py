@@ -53,7 +53,7 @@ SMALL, FIRST = 1 << 19, 1 << 16
 """Sizes in bytes.  The csv module alone reads files up to SMALL, because importing pyarrow would
 take longer.  Of larger files, the csv module reads the first rows, up to FIRST."""
 
-# minimum size of a block for pyarrow: bytes and, for wide tables, rows of 8 bytes a column
+# minimum size of a block for pyarrow: in bytes, and in rows of 8 bytes for each column
 _BLOCK, _BLOCK_ROWS = 1 << 20, 256
 # the same for a table of `read_csv_blocks`
 _CHUNK, _CHUNK_ROWS = 1 << 23, 1024

@@ -34,7 +34,7 @@ def refuse_bomb(unpacked: int, packed: int, where: str, limit: int = BOMB_BYTES)
     if unpacked > limit and unpacked > BOMB_RATIO * max(packed, 1):
         raise DataError(
             f"{where}: {packed:,} compressed bytes unpack into {unpacked:,} or more; "
-            "unpack it yourself if that is meant"
+            "unpack it yourself if you expect this size"
         )
 
 

@@ -19,7 +19,7 @@ from mlpengine.data.tables.table import MAX_COLUMNS
 MAX_RECORD = 1 << 24
 """Maximum bytes of a record."""
 
-_SAMPLE, _SAMPLE_CHARACTERS = 20, 1 << 16  # lines from which the delimiter is inferred
+_SAMPLE, _SAMPLE_CHARACTERS = 20, 1 << 16  # maximum lines and characters to infer the delimiter
 _NEWLINE, _RETURN, _QUOTE = b'\n\r"'
 _START = 256  # number of first bytes that are compared with other formats
 

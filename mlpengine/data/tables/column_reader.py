@@ -183,7 +183,7 @@ def times_of(column: Column) -> Column:
 
 
 def without_rare_gaps(column: Column, missing: frozenset[str]) -> Column:
-    """Turn levels in `missing` with at most FEW_GAPS rows of a text column into missing values."""
+    """Return a text column without the levels in `missing` that have at most FEW_GAPS rows."""
     gaps = _codes_of(missing, column.levels) if column.kind == "text" else []
     rare = [code for code in gaps if (column.values == code).sum() <= parsing.FEW_GAPS]
     if not rare:

@@ -74,7 +74,7 @@ def detect(
     except EncodingError:
         encoding = _encoding(source)
         reading = replace(reading, text_encoding=encoding)
-        notes.append(f"the text is not UTF-8 and read as {encoding}; look at names with accents")
+        notes.append(f"the text is not UTF-8; it is read as {encoding}: check names with accents")
         table, reading = _settled(source, reading, notes, target)
     except AmbiguousError:
         table, reading = _settled(source, reading, notes, target)
@@ -109,7 +109,7 @@ def _is_worse(table: Table, before: Table) -> bool:
 def _with_thousands(
     source: str, table: Table, reading: CsvDialect, notes: list[str], target: Sequence[str]
 ) -> CsvDialect:
-    """Return the format with thousands ".", if all points can be read as in 1.234 for 1234."""
+    """Return the format with thousands "." if every point may separate thousands, as in 1.234."""
     grouped = replace(reading, decimal=",", thousands=".")
     again = read_table(source, labels=target, **grouped.to_dict())
     numbers = [name for name, column in table.columns.items() if column.kind == "number"]

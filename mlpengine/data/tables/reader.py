@@ -178,7 +178,7 @@ class Format(NamedTuple):
 
     Attributes:
         read: returns the table of a file.
-        blocks: yields tables with some rows of a file each; None to read files as one block.
+        blocks: yields tables, each with some rows of a file; None to read files as one block.
         store: writes the columns into the file of a `Spill`; None if files cannot be streamed.
     """
 
