@@ -82,7 +82,7 @@ def test_labels_of_estimators_are_the_same_classes():
             with pytest.raises(DataError, match=r"^y(: labels must|, row 1: )"):
                 few.fit(x[:4], given)
     with pytest.raises(mlpengine.UsageError, match="more than spaces"):
-        _ = few.fit(x[:4], ["a", "a "] * 2).model_
+        few.fit(x[:4], ["a", "a "] * 2)
     dates = x.astype("M8[s]")
     for model in (few, MlpRegressor()):
         for rows, given in ((dates, x[:, 0] % 2), (x, dates[:, 0])):

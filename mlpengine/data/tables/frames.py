@@ -256,7 +256,7 @@ def _require_unicode(texts: Iterable[str], where: str) -> None:
 def _refuse_equal_labels(values: list[Any], column: Column, where: str) -> None:
     """Raise DataError for labels that differ only in type, such as 1 and "1" or "1.0".
 
-    Texts such as "1e3" and "1000" are one label, with a warning.
+    Texts such as "1e3" and "1000", or "yes" and "yes ", are one label, with a warning.
     """
     known: dict[float, Any] = {}
     joined: dict[str, str] = {}
@@ -269,12 +269,14 @@ def _refuse_equal_labels(values: list[Any], column: Column, where: str) -> None:
                 f"{where}, row {row + 1}: equal values must have one type ({value!r:.60} is "
                 f"{kind.__name__} here and {before.__name__} before); convert the column to text"
             )
-        if isinstance(value, str) and value.strip() != first.strip():
+        if isinstance(value, str) and value != first:
             joined.setdefault(value, first)
     if joined and column.kind != "boolean":
         pairs = ", ".join(f"{a!r:.60} and {b!r:.60}" for a, b in [*joined.items()][:3])
-        text = "warning: %s: %s are one class, as in a CSV; to keep both, use a categorical dtype"
-        _log.warning(text, where, pairs)
+        text = "warning: %s: %s are one class, as in a CSV; to keep both, %s"
+        is_number = column.kind == "number"
+        keep = "use a categorical dtype" if is_number else "change one of them"
+        _log.warning(text, where, pairs, keep)
 
 
 def _with_gaps(known: Sequence[Any], missing: Array) -> Array:
