@@ -40,7 +40,7 @@ _TOKENS = {
 _DECIMAL = re.compile(r"([+-]?(?:0|[1-9][0-9]*))(?:([.,])([0-9]+))?")
 
 MAX_DECIMALS = 6
-"""Maximum number of decimals of the spellings of a number in `na_values`."""
+"""A number in `na_values` also stands for the same number with up to this many decimals."""
 
 _TOKEN = re.compile("|".join(_TOKENS))
 
