@@ -68,7 +68,7 @@ SLOW_STEPS, DECAY_SLOW_STEPS, SLOW = 10, 5, 0.05
 With one of `DECAYS`, it ends if the loss falls so little in DECAY_SLOW_STEPS steps.
 """
 
-CLEAR, CLEAR_STEPS, CLEAR_SLOW_STEPS = 1e-5, 350, 20
+CLEAR, CLEAR_STEPS, CLEAR_SLOW_STEPS = 1e-5, 700, 20
 """Bayesian regularization ends at a loss below CLEAR, because noise is then small.
 
 Up to CLEAR_STEPS steps without regularization follow; they end if the loss falls by less than the
