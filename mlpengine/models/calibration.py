@@ -53,7 +53,7 @@ def error_of_mean(
     One network's error is known from out-of-fold rows.  With folds, no rows are new to all
     networks, so the gain of averaging must be estimated on rows that trained the networks.  There,
     errors and differences between networks are smaller by about the same factor: if training moves
-    the outputs by a share h towards the labels, a share 1 - h of errors and differences remains.
+    the outputs by a share h towards the labels, a share 1 - h of both remains.
     The relative gain of averaging is thus about the same as on new rows.
 
     `outputs` maps the features of at most `COMPARED_ROWS` rows to outputs (folds, rows, out_dim),

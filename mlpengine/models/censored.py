@@ -89,7 +89,7 @@ def _ranks(
 
 
 def _pairs(place: tuple[Array, Array], rank: Array, weights: Array) -> tuple[Array, Array]:
-    """For each row, return the weights of all later rows with a higher rank, and of all later rows.
+    """For each row, return the total weight of later rows of higher rank, and of all later rows.
 
     Equal ranks count as half.
     """

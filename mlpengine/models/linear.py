@@ -153,7 +153,7 @@ def fit_linear(
 
 
 def _singular(x: Array) -> tuple[Array, Array, Callable[[Array], Array]]:
-    """Return the singular values of `x`, and the rows of `x` in right singular coordinates.
+    """Return the singular values of `x`, and its rows in coordinates of right singular vectors.
 
     The third result is a function from weights (vectors, outputs) of these coordinates to weights
     of the columns.  Eigenvectors of x.T @ x, or of x @ x.T if it is smaller, take less time than a

@@ -418,7 +418,7 @@ def _mean_of_classes(
 
 
 def _pairs(target: Array, scores: Array) -> Iterable[tuple[Array, Array]]:
-    """Return, for each class or label, whether a row is of it, and the row's score."""
+    """Return, for each class or label, the mask of its rows, and the scores of all rows."""
     if target.ndim == 2:
         return zip(target.T > 0, scores.T, strict=True)
     if scores.ndim == 1:  # the positive class
@@ -450,8 +450,8 @@ def influences(name: str, target: Array, given: Array, weight: Array | None = No
     """Return the derivatives (rows,) of a metric in `INFLUENCES` by the weights of rows.
 
     `given` are predictions, or probabilities for ROC AUC, or the cost or log loss of each row.  The
-    derivatives are multiplied by the sum of the weights, plus a constant: for a mean of rows, the
-    result is the value of each row.
+    result is the derivatives times the sum of the weights, plus a constant.  If the metric is a
+    mean over rows, the result is the value of each row.
 
     Sources: Efron 1982, "The jackknife, the bootstrap and other resampling plans", chapter 6;
     DeLong, DeLong and Clarke-Pearson 1988 for ROC AUC.
@@ -487,7 +487,7 @@ def _f1_influences(target: Array, predicted: Array, rows: Array) -> Array:
 
 
 def _area_influences(positive: Array, score: Array, rows: Array) -> Array:
-    """Return the share of rows of the other class that each row is on the right side of, scaled."""
+    """Return, for each row, the scaled share of correctly ordered pairs with the other class."""
     result = np.empty(len(rows))
     for own, sign in ((positive, 1.0), (~positive, -1.0)):
         order = np.argsort(others := sign * score[~own].astype(np.float64))

@@ -36,7 +36,7 @@ DECAYS = tuple(10.0**-k for k in range(2, 12))
 WORSE = 2.0
 """Several decays are used if their held-out loss is at most WORSE times the loss without them.
 
-With a factor of 1, the error of three functions was 0.97 to 1.9 times as large.
+With a factor of 1, the errors on three functions were 0.97 to 1.9 times as large.
 """
 
 NARROW = 10**0.5
@@ -47,14 +47,14 @@ than other weights.  Initial hidden weights are multiplied by NARROW.
 OVERFIT, GAP = 1.1, 2.0
 """Training ends after two held-out losses in a row that are above OVERFIT times the lowest one.
 
-The last one must also be above GAP times the training loss, because losses may rise at a saddle.
+The last one must also be above GAP times the training loss: losses may rise at a saddle point.
 """
 
 DECAY_STEPS = 20
 """Maximum number of steps with a decay."""
 
 STEPS, LAST_STEPS = 300, 100
-"""Maximum number of steps of Bayesian regularization, and of steps on many rows; see FIRST_ROWS."""
+"""Maximum number of steps on the first rows, and of later steps on all rows (see FIRST_ROWS)."""
 
 FIRST_ROWS = 1_000
 """Networks train on every k-th row before they train on all rows, with k = rows // FIRST_ROWS.
@@ -68,7 +68,7 @@ SLOW_STEPS, DECAY_SLOW_STEPS, SLOW = 10, 5, 0.05
 With one of `DECAYS`, it ends if the loss falls so little in DECAY_SLOW_STEPS steps.
 """
 
-CLEAR, CLEAR_STEPS, CLEAR_SLOW_STEPS = 1e-5, 350, 20
+CLEAR, CLEAR_STEPS, CLEAR_SLOW_STEPS = 1e-5, 700, 20
 """Bayesian regularization ends at a loss below CLEAR, because noise is then small.
 
 Up to CLEAR_STEPS steps without regularization follow; they end if the loss falls by less than the
@@ -89,7 +89,7 @@ def smooth_units(inputs: int, outputs: int) -> int:
 
 
 def is_smooth(network: TabularNetwork) -> bool:
-    """Return whether a network has the layers of a smooth member: one of few units with tanh."""
+    """Return whether a network has the layers of a smooth member: one hidden tanh layer."""
     inputs, *hidden, outputs = network.sizes
     possible = {smooth_units(some, outputs) for some in range(1, inputs + 1)}
     activation = network.describe()["settings"].get("activation")
@@ -186,7 +186,7 @@ def smooth_networks(
     again = partial(fit, decays=first.decays, count=best + 2)
     with ThreadPoolExecutor(threads) as pool:
         fits = [first, *pool.map(again, range(1, folds_count))]
-        held = zip(*(one.held for one in fits), strict=False)  # the first may have more
+        held = zip(*(one.held for one in fits), strict=False)  # the first may have more decays
         best = int(np.argmin([sum(losses) for losses in held]))
         limit = STUCK * np.median([one.losses[best] for one in fits])
         stuck = [k for k, one in enumerate(fits) if one.losses[best] > limit]

@@ -194,7 +194,7 @@ class Loop(Uncopyable):
         on_nonfinite: action at a nonfinite loss or gradient: ``stop``, or ``skip`` for at most
             `nonfinite_limit` steps.  A skipped step updates nothing.
         drop_last: leave out the rows of an epoch that do not fill a batch.
-        threads: maximum number of threads of a rank that share several networks.
+        threads: maximum number of threads, on each rank, that train several networks.
 
     Attributes:
         until: the time of `perf_counter` at which training ends.  After the first epoch, an epoch
@@ -381,7 +381,7 @@ class Loop(Uncopyable):
 
         Training ends within milliseconds.  A signal handler, another thread or any rank may call
         this method.  If no `run` is active, the next one ends at once.  A later `run` continues
-        with the next row.
+        with the next batch.
         """
         self._want_stop(True)
 
@@ -560,7 +560,7 @@ class Loop(Uncopyable):
         )
 
     def _check_level_monitor(self) -> None:
-        """Report a monitored metric that was equal in all epochs, as R2 of a constant target."""
+        """Report a monitored metric equal in all epochs, such as R2 of a constant target."""
         rule, rows = self.members[0].early_stopping, self.history.rows
         values = {r.validation.get(rule.monitor, nan) for r in rows} if rule else {nan}
         if rule and len(rows) > 2 and len(values) == 1 and isfinite(*values) and values != {1.0}:

@@ -122,6 +122,9 @@ def test_the_best_constants_are_those_of_the_books():
     for loss, constant in expected.items():
         best = loss.best_constant(TARGET, constant.size, WEIGHTS)
         np.testing.assert_allclose(best, constant, rtol=1e-12, atol=1e-14, err_msg=loss.name)
+    levels = (0.25, 0.5, 0.6)  # of four targets, each of the first two is an interval
+    of_four = np.quantile(TARGET[:4], levels, 0, method="averaged_inverted_cdf").T.ravel()
+    assert Quantile(levels).best_constant(TARGET[:4], 6) == pytest.approx(of_four, abs=1e-12)
     far = np.exp2([39.9, 40.1])  # the search ends at 2**40
     assert turning_point(lambda y: y - far, (2,)) == pytest.approx([far[0], 0])
     assert turning_point(lambda y: y + far, (2,)) == pytest.approx([-far[0], 0])

@@ -339,7 +339,7 @@ def _variants(column: Column) -> str | None:
     composed = {normalize("NFC", text) for text in alike}
     show = repr if len(composed) == len(alike) else ascii  # two levels look equal in print
     shown = ", ".join(f"{show(text):.60}" for text in alike)
-    return f"{shown} are taken for different texts; write one of them" if alike else None
+    return f"{shown} are taken for different texts; use one in all rows" if alike else None
 
 
 def _marked(column: Column) -> str | None:

@@ -38,8 +38,8 @@ def split_rows(
 ) -> SplitRows:
     """Split rows at random; equal seeds give equal splits (PCG64).
 
-    With `labels`, the split is stratified: each part gets its fraction of every class, rounded
-    to rows.  A class with at least as many rows as parts is in every part; a class with a single
+    With `labels`, the split is stratified: each part gets its fraction of every class, in
+    whole rows.  A class with at least as many rows as parts is in every part; a class with a single
     row is only in training.
     With `groups`, the rows of a group stay together.  With `times`, the split is not random: the
     earliest rows are for training, the latest for testing, and rows with equal times stay together.

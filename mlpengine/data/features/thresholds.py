@@ -50,7 +50,7 @@ ANSWER = tuned(0.97, "share of the target", "a leak explains more; carats explai
 ORDER = tuned(
     0.98,
     "share of the target's ranks",
-    "a leak explains more; the target in ten steps explains 0.99, honest columns at most 0.77",
+    "a leak explains more; a target in ten bins explains 0.99, honest columns at most 0.77",
     "benchmarks/diagnoses.py",
 )
 SAMPLE_ROWS = tuned(1_000, "rows", "the search uses at most this many evenly spaced rows")

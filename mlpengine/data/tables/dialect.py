@@ -40,7 +40,7 @@ _TOKENS = {
 _DECIMAL = re.compile(r"([+-]?(?:0|[1-9][0-9]*))(?:([.,])([0-9]+))?")
 
 MAX_DECIMALS = 6
-"""Maximum number of decimals of the spellings of a number in `na_values`."""
+"""A number in `na_values` also stands for the same number with up to this many decimals."""
 
 _TOKEN = re.compile("|".join(_TOKENS))
 
@@ -64,8 +64,8 @@ class TextOptions:
     na_values: Texts | None = Field(
         default=None,
         description="Further texts to read as missing; -999 also stands for -999.0. By default, "
-        "NA, N/A, NaN, null, None and ? are missing, but not as classes, and not in text columns "
-        "where more than five rows have the text; with [], only the empty text is missing.",
+        "NA, N/A, NaN, null, None and ? are missing, except as classes, and except in text columns "
+        "where more than five rows have the text. With [], only the empty text is missing.",
     )
     date_format: str | dict[str, str] | None = Field(
         default=None,

@@ -238,6 +238,8 @@ def _of_objects(
 
 def _as_array(values: Any, where: str) -> Array:
     """Return a column as an array; lists with texts become object arrays, to save memory."""
+    if hasattr(values, "to_pylist") and _is_categorical(values):
+        values = values.to_pylist()  # NumPy would read a null of a dictionary as its last value
     is_list = isinstance(values, list | tuple)
     has_texts = is_list and any(issubclass(kind, str) for kind in set(map(type, values)))
     try:

@@ -330,7 +330,7 @@ def test_feather_is_parquet_in_another_file(tmp_path):
 def test_parquet(tmp_path):
     moments = np.array(["2020-01-01T00:00:01", "2020-01-02", "NaT"], "datetime64[s]")
     columns = {
-        "number": pyarrow.array([1.5, None, 2.0]),
+        "number": pyarrow.array([1.5, None, 2.0]).dictionary_encode(),
         "whole": pyarrow.array([1, 2, None]),
         "word": pyarrow.array(["b", None, "a"]),
         "level": pyarrow.array(["u", "v", "u"]).dictionary_encode(),
