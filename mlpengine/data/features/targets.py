@@ -344,7 +344,7 @@ class TimeTarget(NumberTarget):
         return np.where(seen, [times, np.full_like(times, np.inf)], [-times, bounds]).T
 
     def scaled(self, values: Array) -> Array:
-        """Convert encoded rows (rows, 2) to the units of networks; 0 becomes -LEAST_TIME."""
+        """Convert encoded rows (rows, 2) to the units of networks; 0 becomes -`LEAST_TIME`."""
         return np.where(values == 0, -LEAST_TIME, super().scaled(values))
 
     def state_dict(self) -> dict[str, Any]:
