@@ -503,7 +503,7 @@ def exposures(table: Table, column: str) -> Array:
 
 
 def _rates(table: Table, columns: Sequence[str], exposure: str | None) -> Array:
-    """Return columns of numbers (rows, columns), each divided by the exposure, if any."""
+    """Return columns of numbers (rows, columns), divided by the `exposure` unless it is None."""
     gaps = len(columns) > 1
     values = np.column_stack([_numbers(table, name, gaps=gaps) for name in columns])
     return values if exposure is None else values / exposures(table, exposure)[:, None]
