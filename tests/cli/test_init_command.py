@@ -161,7 +161,8 @@ def test_init_says_what_it_decided(mlpengine, tmp_path):
         "quantile-bin features), linear (a linear model)",
     ]
     assert shown["warnings"] == []
-    assert "decided: 8 folds of 2 networks" in mlpengine("init", "t.csv", "--target", "b", "--force").err
+    numbers = mlpengine("init", "t.csv", "--target", "b", "--force")
+    assert "decided: 8 folds of 2 networks" in numbers.err
     config = (tmp_path / "t.yaml").read_text()
     assert "folds: 8\n" in config
     assert "split: {test: 0.2}" in config
