@@ -99,6 +99,8 @@ class Table:
 
     Attributes:
         decimal_commas: whether a column of the file has numbers such as 1,5.
+        number_texts: the columns of texts in memory that became numbers or booleans, each with two
+            texts of one number, such as "3.1" and "3.10", if there are any.
     """
 
     def __init__(
@@ -114,6 +116,7 @@ class Table:
         self.first_line = first_line
         self.origin = origin
         self.decimal_commas = False
+        self.number_texts: dict[str, tuple[str, ...]] = {}
         if len(self.columns) > MAX_COLUMNS:
             raise DataError(
                 f"{source}: at most {MAX_COLUMNS:,} columns are read ({len(self.columns):,})"
