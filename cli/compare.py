@@ -120,9 +120,9 @@ def comparison_text(
             lines += [f"  {key}", *rows]
     lines.append("results")
     for key in ("parameters", "members", "epochs", "best_epoch", "seconds"):
-        lines.append(
-            line(f"  {key.replace('_', ' ')}", *(f"{one.get(key, '-')}" for one in results))
-        )
+        if any(key in one for one in results):  # an ensemble has no best epoch
+            shown = (f"{one.get(key, '-')}" for one in results)
+            lines.append(line(f"  {key.replace('_', ' ')}", *shown))
     lines += [line(f"  {label}", *map(str, row)) for label, row in table.items()]
     if any(score.error for row in table.values() for score in row):
         lines.append("+-: standard error")

@@ -25,20 +25,21 @@ class OutputPath(click.Path):
 
 
 class Share(click.types.FloatParamType):
-    """A share from 0 to 1; each command checks its own limits."""
+    """A share from 0 to 1; a command may exclude 0 and 1."""
 
     name = "share"
 
     def convert(self, value: Any, param: click.Parameter | None, _: click.Context | None) -> float:
-        """Return the share.  Raises: UsageError; for "30%" the message advises 0.3."""
+        """Return the share.  Raises: UsageError; for "30%" or 30 the message advises 0.3."""
+        number = float("nan")
         text = str(value).strip()
         with suppress(ValueError):
-            return float(text)
-        hint = ""
-        with suppress(ValueError):
-            hint = f"; write {float(text.removesuffix('%')) / 100:g}"
+            number = float(text.removesuffix("%"))
+        if 0 <= number <= 1 and "%" not in text:
+            return number
+        hint = f"; write {number / 100:g}" if 0 < number <= 100 else ""
         option = param.opts[0] if param else self.name
-        raise UsageError(f"{option}: must be a number such as 0.3 (got {value!r:.60}){hint}")
+        raise UsageError(f"{option}: must be a share from 0 to 1 (got {value!r:.60}){hint}")
 
 
 SHARE = Share()

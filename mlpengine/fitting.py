@@ -568,6 +568,8 @@ def _check_call(
             )
     names = [target] if isinstance(target, str) or not isinstance(target, Sequence) else target
     matrix = isinstance(table, np.ndarray) and table.dtype.names is None
+    if not matrix and isinstance(target, int | np.integer):
+        raise UsageError(f"{where}: target must be text (got {target}); write '{target}'")
     if matrix or not all(name is None or isinstance(name, str) for name in names):
         raise UsageError(
             f"{where}: target must be the name of a column of the table (got {quoted(table)} and "

@@ -171,6 +171,7 @@ def load_data(
     if isinstance(loss, EntryLoss):
         with file.errors_at("loss"):
             loss.check_bounded(parts["train"].y)
+        _check_predictions(loss, parts["train"].y)
     loss = _balanced(file, loss, parts["train"], task)
     learned = [part for name, part in parts.items() if name != "test"]
     if isinstance(task, Regression) and any(np.isnan(part.y).any() for part in learned):
@@ -208,6 +209,20 @@ def load_run_data(run: Path, preprocessor: Preprocessor | None, command: str = "
     for name in changed_files(run, file):
         _log.warning(f"warning: {name}: {CHANGED}")
     return load_data(file, preprocessor)
+
+
+def _check_predictions(loss: EntryLoss, y: Array) -> None:
+    """Warn if the lowest loss of a target is at a prediction far from the target."""
+    if "regression" not in loss.tasks:
+        return
+    target = float(y.ravel()[np.nanargmax(np.abs(y))])
+    best = loss.best_prediction(target)
+    if abs(best - target) > 0.1 * abs(target):
+        _log.warning(
+            f"warning: loss {loss.name}: is lowest at the prediction {best:.3g} for the target "
+            f"{target:.3g}; if another function of the output predicts the target, define it in "
+            "the property predictions of the loss"
+        )
 
 
 def _check_folds(train: Split, folds: Array | None) -> None:

@@ -56,7 +56,10 @@ class TableCheck(NamedTuple):
         return f"TableCheck({size}, {dropped}, {warnings})"
 
     def __str__(self) -> str:
-        lines = [f"dropped: {n}" + (f" ({why})" if why else "") for n, why in self.dropped.items()]
+        lines = []
+        for name, why in self.dropped.items():
+            warned = any(why in line for line in self.warnings)  # a warning has the reason, too
+            lines.append(f"dropped: {name}" + (f" ({why})" if why and not warned else ""))
         warnings = map("warning: {}".format, self.warnings)
         return "\n".join([*self.facts.lines(), *lines, *warnings])
 

@@ -70,10 +70,9 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
 
         Rows with the same group in `groups` (rows,) are held out together.  With `times` (rows,),
         numbers or dates, each fold is a period of time.  No group or time may be missing.
-        Labels that differ only in spaces, such as "yes" and "yes ", are different here;
-        `mlpengine.fit` reads them as one label, and `model_` raises UsageError.
 
-        Raises: DataError if all labels are equal.
+        Raises: DataError if all labels are equal; UsageError for labels that are empty, or differ
+            only in spaces.
         """
         before = getattr(self, "classes_", None) if self.warm_start else None
         table, y = self._checked(X, y, reset=before is None)
@@ -97,6 +96,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
             raise DataError(
                 f"fit: y must hold two classes or more (1 class: {classes.tolist()[0]!r})"
             )
+        _check_labels("fit", classes.tolist())
         codes = codes.reshape(len(y), -1)
         self._fit(X, codes, table, sample_weight, groups, times)
         return self
@@ -127,6 +127,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
                 raise DataError(
                     f"partial_fit: classes must be two or more labels (got {classes!r})"
                 )
+            _check_labels("partial_fit", self.classes_.tolist())
         elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
             raise DataError(
                 f"partial_fit: classes must be as in the first call ({self.classes_.tolist()})"
@@ -210,13 +211,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         target = self._preprocessor.target
         if not isinstance(target, ClassTarget):
             return target
-        labels = self.classes_.tolist()
-        known = {label.strip() if isinstance(label, str) else label for label in labels}
-        if len(known) < len(labels) or "" in known:
-            raise UsageError(
-                f"model_: labels must be texts that differ in more than spaces ({labels!r:.60})"
-            )
-        return ClassTarget(target.columns[0], labels)
+        return ClassTarget(target.columns[0], self.classes_.tolist())
 
     def _target_of(self, names: list[str]) -> Target:
         return ClassTarget(names[0], range(len(self.classes_)))
@@ -283,3 +278,12 @@ def _label_array(labels: Any) -> Any:
     raise DataError(
         f"y: labels must be all texts or all numbers (got {found}); write np.array(y).astype(str)"
     )
+
+
+def _check_labels(where: str, labels: list[Any]) -> None:
+    known = {label.strip() if isinstance(label, str) else label for label in labels}
+    if len(known) < len(labels) or "" in known:
+        raise UsageError(
+            f"{where}: labels must be texts that differ in more than spaces ({labels!r:.60}); "
+            "remove the spaces, and name an empty label"
+        )

@@ -40,7 +40,7 @@ from mlpengine.ops.convolution import Conv2d, MaxPool2d
 from mlpengine.ops.cross_entropy import SoftmaxCrossEntropy
 from mlpengine.ops.derived_activations import FormulaActivation, Slope
 from mlpengine.ops.elementwise_op import Activation, Elementwise
-from mlpengine.ops.entry_loss import EntryLoss
+from mlpengine.ops.entry_loss import EntryLoss, Prediction
 from mlpengine.ops.indexing import Embedding, Gather, IndexSelect, MapLookup, StructField
 from mlpengine.ops.linalg import BatchMatMul, Linear, MatMul, Transpose
 from mlpengine.ops.loss import LOSSES, BoundLoss, Loss, losses_of
@@ -139,6 +139,7 @@ __all__ = [
     "Philox",
     "Poisson",
     "Pow",
+    "Prediction",
     "Quantile",
     "Relu",
     "Reshape",

@@ -12,7 +12,7 @@ from mlpengine.core.errors import DataError, FormulaError, IndexRangeError, Shap
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array, Calls, Slots, Spec, call
 from mlpengine.core.wording import plural
-from mlpengine.formula import Expr, constant, exp, gradients, variable
+from mlpengine.formula import Expr, constant, evaluate, exp, gradients, variable
 from mlpengine.ops._check import listing, need_floats
 from mlpengine.ops.elementwise_op import option_values
 from mlpengine.ops.loss import VALUE, Loss, need_rows, row_totals, total, wide_spec
@@ -172,6 +172,14 @@ class EntryLoss(Loss):
                         f"{'grows' if sign > 0 else 'falls'}); write a loss that is lowest near "
                         "the target, such as abs(y - t)"
                     )
+
+    def best_prediction(self, target: float) -> float:
+        """Return the prediction with the lowest loss for a target; NaN for several columns."""
+        if self.columns > 1 or self.target_columns > 1:
+            return float("nan")
+        output = self.best_constant(np.array([[target]]), 1)
+        given = {str(self.formulas.outputs[0].leaf): output}
+        return float(evaluate(self.predictions[self.point].formula, given)[0])
 
     @property
     def _limits(self) -> str:

@@ -68,8 +68,9 @@ def read_result(path: Path, name: str = RESULT_FILE) -> dict[str, Any]:
         reason = str(error)
         if isinstance(error, FileNotFoundError | NotADirectoryError):
             resolved_config(path)
-            failed = failure(path) if name == RESULT_FILE else ""
-            reason = f"the run failed: {failed}" if failed else "the run has not ended"
+            if name == RESULT_FILE and (failed := failure(path)):
+                raise RunError(f"{path}: the run failed ({failed})") from error
+            reason = "the run has not ended"
         raise RunError(f"{file}: cannot be read ({reason})") from error
     return result
 

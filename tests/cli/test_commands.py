@@ -273,6 +273,9 @@ def test_python_checks_a_table_as_the_command_does(at):
     assert str(known) in at("check", "flowers.yaml").out
     assert len(known.dropped) > 0
     assert known._repr_html_().count(">dropped: ") == sum(map(bool, known.dropped.values()))
+    table = {"a": np.arange(60) % 7, "code": np.arange(60) % 3, "y": list("uvw") * 20}
+    recoded = mlpengine.check(table, target="y", data={"drop": ["code"]})
+    assert str(recoded).count(recoded.dropped["code"]) == 1
 
 
 def test_ls(at, trained, tmp_path):
@@ -318,6 +321,11 @@ def test_compare(at):
     assert f"by {found['difference']:.2g} +- {found['error']:.2g} in test accuracy" in text
     same = at("compare", "run", "run").out
     assert re.search(r"the settings are the same(.|\n)*equal in", same)
+    record.write_text("{}")
+    assert "best epoch" not in at("compare", "other", "other").out
+    record.unlink()
+    Path("other", "failure.json").write_text('{"error": "step 2: not finite"}')
+    assert "error: other: the run failed (step 2" in at("compare", "run", "other").err
 
 
 def test_compare_does_not_judge_different_targets(at):

@@ -112,6 +112,9 @@ Loop(training_step(), Classification(3), Split(X, np.eye(3, dtype="f4")[Y]), epo
 # fit of two arrays
 mlpengine.fit(X, Y)
     fit: target | float32[8, 4] and ndarray int64[8] | MlpClassifier().fit(x, y)
+# a number as the name of a column
+mlpengine.fit({3: [1, 2]}, 3)
+    fit: target must be text (got 3) | write '3'
 # a share of the rows as a table
 mlpengine.fit(COLUMNS, "price", validation=0.2)
     fit: validation must be a table (got 0.2) | data={'split': {'validation': 0.2}}

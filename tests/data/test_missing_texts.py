@@ -69,6 +69,12 @@ def test_labels_are_classes_in_any_form(way, tmp_path):
         assert [fitted.classes[code] for code in codes[:3]] == [label, "a", "b"]
 
 
+def test_labels_that_differ_in_spaces_are_one_class_with_a_warning(caplog):
+    table = as_table({"x": X.tolist(), "y": ["a", "a ", "b"] * 20}, labels=["y"])
+    assert table["y"].levels == ("a", "b")
+    assert "'a '" in caplog.text
+
+
 def test_labels_of_estimators_are_the_same_classes():
     labels = [*LABELS, "a\0", "a"]
     y, few = labels * 4, MlpClassifier(hidden=[4], epochs=1, folds=None)
@@ -82,7 +88,7 @@ def test_labels_of_estimators_are_the_same_classes():
             with pytest.raises(DataError, match=r"^y(: labels must|, row 1: )"):
                 few.fit(x[:4], given)
     with pytest.raises(mlpengine.UsageError, match="more than spaces"):
-        _ = few.fit(x[:4], ["a", "a "] * 2).model_
+        few.fit(x[:4], ["a", "a "] * 2)
     dates = x.astype("M8[s]")
     for model in (few, MlpRegressor()):
         for rows, given in ((dates, x[:, 0] % 2), (x, dates[:, 0])):

@@ -58,6 +58,23 @@ class Pair(EntryLoss, name="own_pair"):
         return below + maximum((t - high) * 0.8, (t - high) * -0.2)
 
 
+class Rate(EntryLoss, name="own_rate"):
+    """Exponential waiting times of the logarithm of a rate; the prediction is the output."""
+
+    target_range = (0.0, np.inf)
+
+    def formula(self, y, t):
+        return exp(y) * t - y
+
+
+class Wait(Rate, name="own_wait"):
+    """The same, with the mean waiting time as prediction."""
+
+    @property
+    def predictions(self):
+        return [Prediction("", exp(-self.formulas.outputs[0]))]
+
+
 @dataclass(frozen=True)
 class Skewed(EntryLoss, name="own_skewed"):
     """A distance with a factor of too high outputs, and one of the training alone."""
@@ -248,6 +265,19 @@ def test_a_loss_by_another_name_is_trained_and_measured_alike(own, ours, monkeyp
     assert result.metrics["test"]["loss"] == pytest.approx(expected.metrics["test"]["loss"])
     assert result.verdicts == expected.verdicts
     assert np.isfinite(model.predict(table)).all()
+
+
+@pytest.mark.parametrize("loss", [Rate, Wait])
+def test_targets_in_a_range_are_not_standardized(loss, monkeypatch, caplog):
+    monkeypatch.setitem(REGISTRY, loss.name, loss)
+    monkeypatch.setitem(LOSSES, loss.name, loss)
+    x = RNG.normal(size=(300, 2))
+    y = RNG.exponential(1, 300) * np.exp(1 + x[:, 0])
+    few = {"training": {"epochs": 40, "folds": None}}
+    _, result = mlpengine.fit({"a": x[:, 0], "b": x[:, 1], "y": y}, "y", loss=loss.name, **few)
+    assert (result.metrics["test"]["r2"] > 0) == (loss is Wait)
+    assert ("predictions" in caplog.text) == (loss is Rate)
+    assert loss().best_prediction(8.0) == pytest.approx(8.0 if loss is Wait else -np.log(8))
 
 
 ODD_FORMULAS = [

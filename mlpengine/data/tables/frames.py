@@ -260,6 +260,8 @@ def _of_objects(
 
 def _as_array(values: Any, where: str) -> Array:
     """Return a column as an array; lists with texts become object arrays, to save memory."""
+    if hasattr(values, "to_pylist") and _is_categorical(values):
+        values = values.to_pylist()  # NumPy would read a null of a dictionary as its last value
     is_list = isinstance(values, list | tuple)
     has_texts = is_list and any(issubclass(kind, str) for kind in set(map(type, values)))
     try:
@@ -276,8 +278,12 @@ def _require_unicode(texts: Iterable[str], where: str) -> None:
 
 
 def _refuse_equal_labels(values: list[Any], column: Column, where: str) -> None:
-    """Raise DataError for labels that differ only in type, such as 1 and "1" or "1.0"."""
+    """Raise DataError for labels that differ only in type, such as 1 and "1" or "1.0".
+
+    Texts such as "yes" and "yes " are one label, with a warning.
+    """
     known: dict[float, Any] = {}
+    joined: dict[str, str] = {}
     for row in np.flatnonzero(~column.missing).tolist():
         value = values[row]
         first = known.setdefault(float(column.values[row]), value)
@@ -287,6 +293,12 @@ def _refuse_equal_labels(values: list[Any], column: Column, where: str) -> None:
                 f"{where}, row {row + 1}: equal values must have one type ({value!r:.60} is "
                 f"{kind.__name__} here and {before.__name__} before); convert the column to text"
             )
+        if isinstance(value, str) and value != first:
+            joined.setdefault(value, first)
+    if joined and column.kind == "text":
+        pairs = ", ".join(f"{a!r:.60} and {b!r:.60}" for a, b in [*joined.items()][:3])
+        text = "warning: %s: %s are one class, as in a CSV; to keep both, change one of them"
+        _log.warning(text, where, pairs)
 
 
 def _with_gaps(known: Sequence[Any], missing: Array) -> Array:

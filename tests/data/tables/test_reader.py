@@ -1,5 +1,6 @@
 import bz2
 import gzip
+import io
 import json
 from datetime import UTC, datetime, timedelta
 
@@ -425,7 +426,7 @@ def test_codes_stay_text_only_if_a_number_has_several_spellings(rows):
     """A later row decides: the numbers before it have one spelling each."""
     for texts, levels in {
         ("3.1", "3.9", "", "3.10"): ("3.1", "3.10", "3.9"),
-        ("1", "2", "NA", "1.0"): ("1", "1.0", "2"),
+        ("1", "2", "", "1.0"): ("1", "1.0", "2"),
         ("1,5", "2,5", "1,25", "1,50"): ("1,25", "1,5", "1,50", "2,5"),
         ("3.1", "3.9", "NA", "2"): (),
         ("1,5", "2,5", "1,25", "2"): (),
