@@ -446,7 +446,7 @@ def _check_columns(file: ConfigFile, table: Table) -> None:
         if path != ("data", "drop") or name not in [*data.features, *history_of(file).names]:
             target: Sequence[str] = () if path == ("data", "target") else data.target
             free = [other for other in table.names if other not in target]
-            hint = table.header_hint or suggestion(name, free)
+            hint = table.header_hint() or suggestion(name, free)
             parts = [part for part in re.split(r"[,;\s]+", name) if part]
             if len(parts) > 1 and {*parts} <= {*table.names}:
                 hint = f"; write [{', '.join(parts)}]"
