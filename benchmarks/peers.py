@@ -53,11 +53,11 @@ WORKLOADS = (
 SMOKE = ("tiny", "two inputs")
 
 COLUMNS = {
-    "mlpengine, many steps a call": "compiled, looped",
-    "mlpengine, one step a call": "compiled, per call",
+    "mlpengine, many steps per call": "compiled, looped",
+    "mlpengine, one step per call": "compiled, per call",
     "mlpengine on NumPy": "NumPy",
-    "JAX, many steps a call": "JAX, looped",
-    "JAX, one step a call": "JAX, per call",
+    "JAX, many steps per call": "JAX, looped",
+    "JAX, one step per call": "JAX, per call",
     "PyTorch eager": "torch eager",
     "torch.compile": "torch.compile",
     "scikit-learn": "scikit-learn",

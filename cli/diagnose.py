@@ -128,7 +128,7 @@ def _write_fix(path: Path, config: Path, reported: list[Verdict]) -> str:
     """Write a config with the settings of the verdicts' fixes; return a line of text about it."""
     settings = combined_fix(reported)
     if not settings:
-        return "no verdict asks for a setting; nothing was written"
+        return "no verdict has a fix that changes a setting; nothing was written"
     write_atomically(path, fixed_config(config, reported).encode())
     return f"wrote {path}, with {', '.join(settings)}"
 

@@ -66,7 +66,10 @@ class RunScore(NamedTuple):
         return cls() if loss is None or not isfinite(loss) else cls("loss", -loss)
 
     def beats(self, other: "RunScore") -> bool:
-        """Return whether the score is higher, by more than `LEAD` standard errors if known."""
+        """Return whether the score is higher.
+
+        If both runs have predicted rows, it must be higher by more than `LEAD` standard errors.
+        """
         pair = None
         if self.rows and other.rows and self.metric == other.metric and self.metric in METRICS:
             pair = paired(self.rows, other.rows, self.metric)
@@ -82,11 +85,11 @@ def run_and_fix(begin: Start, session: Session, state: Stopping, shown: Shown) -
 
     A repair is a set of settings.  If there are several repairs, short runs choose one.  If the
     second run does not score higher, or has further verdicts, a third run follows with the settings
-    that `init` proposes.  A repair is kept only if it scores higher by more than `LEAD`.
-    Scores are on out-of-fold or validation rows, never on test rows.  Each repair includes the
-    corrections of the data (a column that reveals the target, a wrong value); they are kept even if
-    the score falls.  A failed first run is repaired, too.  JSON output has one line for each run
-    and one line for the comparison.
+    that `init` proposes.  A repair is kept only if its score is higher by more than `LEAD` standard
+    errors.  Scores are on out-of-fold or validation rows, never on test rows.  Each repair includes
+    the corrections of the data (a column that reveals the target, a wrong value); a repair with
+    corrections is kept even if the score falls.  A failed first run is repaired, too.  JSON output
+    has one line for each run and one line for the comparison.
     """
     first, failure, before = session.directory.path, None, RunScore()
     try:
@@ -130,8 +133,8 @@ def run_and_fix(begin: Start, session: Session, state: Stopping, shown: Shown) -
     if not failure and isfinite(best.score.value):
         data, lines = comparison(shortest(first), shortest(best.path))
         known = data | {"better": str(shortest(better))}
-    if corrected:  # scores cannot judge a correction
-        del lines[-1:]
+    if corrected:
+        del lines[-1:]  # the line with the better run: scores cannot judge a correction
     with suppress(BrokenPipeError):
         say(json.dumps(known) if shown.as_json else "\n".join(["", *lines]))
 
@@ -141,7 +144,7 @@ def to_try(
 ) -> tuple[dict[str, Any], list[dict[str, Any]], str]:
     """Return corrections of the data, repairs to try, and the reason if there is no repair."""
     corrected, settings = corrections(said, file), repairs(said)
-    reason = "no verdict asks for a setting"
+    reason = "no verdict has a fix that changes a setting"
     unfit = [one.name for one in said if one.name in UNRELIABLE and one.severity != NOTE]
     if unfit and settings:
         settings, reason = [], f"the validation rows cannot judge a repair ({unfit[0]})"

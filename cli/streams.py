@@ -127,8 +127,9 @@ def say(text: str, *, err: bool = False) -> None:
     from mlpengine.core.redaction import redacted
     from mlpengine.core.wording import shortened
 
-    stream = sys.stderr if err else sys.stdout  # click would write UTF-8 to ASCII streams
+    stream = sys.stderr if err else sys.stdout
     text = _printable_lines(shortened(redacted(text)) if err else redacted(text))
+    # not click.echo, which would write UTF-8 to an ASCII stream
     stream.write((_wrapped(text) if stream.isatty() else text) + "\n")
     stream.flush()
 

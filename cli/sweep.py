@@ -73,7 +73,8 @@ The config needs a section sweep:
     "--workers",
     type=click.IntRange(1),
     metavar="N",
-    help="Processes of one thread.  Default: 1, but all cores for random and grid without pruner.",
+    help="Number of worker processes; each has one thread.  Default: 1, but all cores for random "
+    "and grid without pruner.",
 )
 @click.option(
     "-o",
@@ -140,8 +141,8 @@ def begin(
         if rank:
             raise SystemExit(UsageError.exit_code)
         raise UsageError(
-            f"sweep: must begin in one process (mpiexec started {ranks}); give --workers {ranks}, "
-            "or let mpiexec start sweep --join SWEEP"
+            f"sweep: must begin in one process (mpiexec started {ranks}); start it without mpiexec "
+            f"and give --workers {ranks}, or then run `mpiexec ... mlpengine sweep --join SWEEP`"
         )
     given = list(settings)
     file, section = load_sweep(config, [parse_override(text) for text in given])

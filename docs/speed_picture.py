@@ -12,8 +12,8 @@ from pathlib import Path
 
 PICTURE = Path(__file__).parent / "pictures" / "speed.svg"
 SHOWN = {
-    "mlpengine, many steps a call": ("mlpengine", "#0072B2"),
-    "JAX, many steps a call": ("JAX (scan)", "#E69F00"),
+    "mlpengine, many steps per call": ("mlpengine", "#0072B2"),
+    "JAX, many steps per call": ("JAX (scan)", "#E69F00"),
     "PyTorch eager": ("PyTorch", "#D55E00"),
     "torch.compile": ("torch.compile", "#CC79A7"),
     "scikit-learn": ("scikit-learn", "#009E73"),

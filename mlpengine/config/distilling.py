@@ -38,13 +38,15 @@ from mlpengine.training.trainer import Trainer
 from mlpengine.training.transfer import SMALLEST_CHANCE, TRANSFER_FILE, TransferSet
 
 DIRECT_VALIDATION = 10
-"""Training rows per validation row of the directly trained network."""
+"""Rows per validation row of the network that `_direct` trains on the true targets."""
 
 Predict = Callable[[Any], Any]
 """Function from rows without targets to numbers, or to probabilities of the sorted classes."""
 
 RowsOf = Callable[[str, Array], Array]
-"""Function from a column name and row indices to the row indices to read in this column."""
+"""Function from a column name and the row indices of a part to the rows to read instead.
+
+So one column can be permuted alone."""
 
 
 STUDENT_SECTIONS = ("model", *TOP_SECTIONS, "training")
@@ -148,7 +150,11 @@ class Teacher:
         return ClassSets.of(predicted, validation.truth)
 
     def _label(self, synthetic: SyntheticRows | None) -> tuple[Array, Array]:
-        """Return targets for a student, and predictions, on training or `synthetic` rows."""
+        """Return what the student learns and what the teacher predicts, for `synthetic` rows.
+
+        If `synthetic` is None, the rows are the training rows.  Both results are equal, except for
+        losses with several outputs per target: there, the student's targets are drawn.
+        """
 
         def rows_of(column: str, rows: Array) -> Array:
             return rows if synthetic is None else rows[synthetic.sources([column])[column]]
@@ -240,11 +246,11 @@ def _checked(given: Any, rows: int, fitted: Preprocessor) -> Array:
     wanted, kind = (rows, fitted.n_outputs), predicted.dtype.kind
     classes = fitted.task not in NUMBERS
     if kind not in "biuf" or predicted.shape != wanted:
-        what = "a probability for each of the classes" if classes else "a number for each row"
-        listed = f", {', '.join(map(repr, fitted.classes[:10]))}," if fitted.classes else ""
+        what = "in each row a probability for each class" if classes else "a number for each row"
+        listed = f" ({', '.join(map(repr, fitted.classes[:10]))})" if fitted.classes else ""
         advice = "; write predict=model.predict_proba" if classes else ""
         raise UsageError(
-            f"distill: predict must return {what}{listed} of shape {wanted} "
+            f"distill: predict must return an array of shape {wanted}: {what}{listed} "
             f"(got {quoted(given)}{'' if predicted.shape == wanted else f', {predicted.shape}'})"
             f"{advice}"
         )
@@ -276,8 +282,9 @@ def _drawn(
     """Draw targets (rows, targets) from a teacher's predictions (rows, targets, predictions).
 
     A student has the smallest expected loss on these targets if it predicts as the teacher.  For a
-    mean and a deviation, or a survival time, one of two equally likely targets is drawn.  For
-    quantiles, targets have a uniform density between neighboring quantiles.
+    mean and a deviation, a target is the mean plus or minus the deviation, with equal chances; for
+    a survival time, one of two times (see `Survival.drawn`).  For quantiles, targets have a uniform
+    density between neighboring quantiles.
     """
     if isinstance(loss, Survival):
         return loss.drawn(values, rng)

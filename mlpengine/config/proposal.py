@@ -210,7 +210,8 @@ def decisions(
     ]
     encoded, members = _encoding_and_members(profile, target, division)
     each = len(trained(members)) or 1
-    networks = f"{each * folds} networks with" if folds else "one network with"
+    one = "one network with"
+    networks = f"{folds} folds of {plural(each, 'network')}, each with" if folds else one
     hidden = f"hidden layers of {' and '.join(map(str, run.network.hidden))} units"
     epochs = plural(run.training.epochs, "epoch")
     keys = "training.folds, model.hidden, training.epochs"
@@ -355,7 +356,7 @@ def _section_of(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return section if isinstance(section, Mapping) else {}
 
 
-ENCODING = "  encoding: piecewise  # numbers also get quantile-bin features; or none"
+ENCODING = "  encoding: piecewise  # quantile-bin features, for members of type piecewise; or none"
 
 
 def drop_rates(sections: dict[str, Any], optimizer: Any) -> None:
@@ -480,8 +481,8 @@ def _missing(profile: Profile, target: Sequence[str]) -> list[str]:
     if not gaps:
         return []
     shown = ", ".join(gaps[:5]) + (", ..." if len(gaps) > 5 else "")
-    what = "missing values become the mean, and a 0/1 feature marks them, in"
-    return [f"  missing: indicator  # {what}: {_one_line(shown)}"]
+    what = "missing numbers become the mean, and a 0/1 feature marks them"
+    return [f"  missing: indicator  # in {_one_line(shown)}: {what}"]
 
 
 def _balance(profile: Profile) -> list[str]:

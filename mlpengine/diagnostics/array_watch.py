@@ -84,7 +84,10 @@ class Watch:
 
     @property
     def is_sample(self) -> bool:
-        """Whether the current step is a sample; `due` is also True in the step before a sample."""
+        """Whether `record` computes its quantities in the current step.
+
+        `due` is True one step earlier, too: an update is the difference of two steps' weights.
+        """
         return self.steps + 1 in (1, self._schedule.sample_at)
 
     def record(
@@ -132,7 +135,8 @@ class Watch:
         Args:
             loss: mean loss of the batch, a number or an array with one entry.
             inputs: (rows, ...), the input of the network, to check its scale.
-            targets: (rows,) class indices or (rows, ...) numbers, for a constant prediction.
+            targets: (rows,) class indices or (rows, ...) numbers, to compare the loss with the loss
+                of the best constant prediction.
         """
         if not self._layers:
             raise UsageError("watch: record must be called for each layer before step")
@@ -144,7 +148,7 @@ class Watch:
             facts = NetworkFacts(layers, self.dropout, 0, layers[-1].units, self._weights)
             self.core = Diagnostics(facts, loss=self.loss, optimizer=self.settings)
             self.core.first_loss = float(loss)
-            self.core.unknown_rows = "their gradients are not recorded"
+            self.core.unknown_rows = "gradients of single rows are not recorded"
         if self.steps < self._schedule.due:
             return
         if targets is not None and len(self._targets) < WATCHED_ROWS:

@@ -24,9 +24,10 @@ TITLE_WIDTHS = {
 LEGEND = """\
 grad RMS: root mean square of the weights' gradient
 update: norm of weight change / norm of weights; usually 0.001 before lr decay
-dead|sat: share of units that are always 0 (relu) or saturated (tanh, sigmoid)
+dead|sat: share of units that are always 0 (relu) or saturated (tanh, sigmoid);
+  -: too few rows were measured, or an output layer
 mean, std: mean and standard deviation of the activations
-gradient noise scale: batches of more rows hardly improve a step"""
+gradient noise scale: batch size above which more rows hardly improve a step"""
 """The meaning of the columns."""
 
 
@@ -75,7 +76,9 @@ def _net_lines(diagnostics: Diagnostics) -> list[str]:
     ]
     if diagnostics.spikes.count:
         count, steps = diagnostics.spikes.count, diagnostics.spikes.steps
-        lines.append(f"gradient norm several times the usual: in {count} of {steps} steps")
+        lines.append(
+            f"in {count} of {steps} steps, the gradient norm was several times its usual value"
+        )
     return [*lines, noise_sentence(diagnostics)]
 
 

@@ -86,7 +86,7 @@ REFUSED = {
     "data.task": "the class of the estimator decides it",
     "data.classes": "fit takes the targets",
     "data.weight": "fit takes sample_weight",
-    "data.exposure": "divide the targets, and write fit(sample_weight=)",
+    "data.exposure": "divide the targets by the exposure, and write fit(sample_weight=exposure)",
     "data.event": "write mlpengine.fit(table, target='days', data={'event': 'died'})",
     "data.class_weights": "write class_weight=",
     "data.lags": "mlpengine.fit has lags",
@@ -148,7 +148,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
     _running: RunningScale | None
     _target_names: list[Any]
     _checksum: int | None = None
-    """Checksum of the rows of all fits with `warm_start`; None if the rows differ."""
+    """Checksum of the rows of the first fit; None after a fit with `warm_start` on other rows."""
 
     def __init__(
         self,
@@ -189,18 +189,20 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
             optimizer: name of an optimizer.  If ``mlpengine init`` would choose another optimizer,
                 ``lr=None`` and ``weight_decay=None`` mean the defaults of the named optimizer.
             lr: learning rate.
-            weight_decay: share of the weights that is subtracted per unit of learning rate.
+            weight_decay: each step multiplies the weights by 1 - lr * weight_decay (decoupled, as
+                in AdamW).
             batch_size: rows per step.
             epochs: maximum number of passes over the training rows.
             early_stopping: whether training ends when the loss on validation rows stops falling;
-                the weights of the best epoch are kept.  The validation rows are the fold that a
-                network leaves out; without `folds`, the share `validation_fraction`.  False without
-                `folds` trains one network on all rows.
+                the weights of the best epoch are kept.  With folds, the validation rows of a
+                network are the fold that it leaves out; for one network, they are
+                `validation_fraction` of the rows.  With ``early_stopping=False`` and
+                ``folds=None``, one network trains on all rows.
             validation_fraction: share of the rows (of each class in a classifier) that are held
                 out for early stopping.
-            folds: number of networks; each trains on all rows except one fold.  If
-                `early_stopping` and `warm_start` are not set, None means eight folds for 80 to
-                100,000 rows, fewer for 20 to 79 rows, and otherwise one network without folds.
+            folds: number of networks; each trains on all rows except one fold.  None means one
+                network without folds.  But if neither `early_stopping` nor `warm_start` is set, it
+                means eight folds for 80 to 100,000 rows, and fewer for 20 to 79 rows.
             members: types of the ensemble members in each fold: plain, piecewise, linear and
                 smooth.  `ensemble_weights_` are the weights of these types in the mean.  "plain"
                 alone takes a third of the default's time.

@@ -33,7 +33,8 @@ class StepCode:
     """The statements of a step, and `size`, the length of its scratch array.
 
     `factors` has the C names of the vectors dy and x of each layer; their outer product is the
-    gradient of the layer's weights.  `given` has the C names of features and scaled targets.
+    gradient of the layer's weights.  `given` has the C names of the arrays that the preprocessing
+    fills: the features and, if they are scaled, the targets.  It is empty without preprocessing.
     """
 
     statements: list[Statement]
@@ -44,7 +45,7 @@ class StepCode:
 
 @dataclass(frozen=True)
 class DeviceStep:
-    """The inputs of the C files of a training step.
+    """What is needed to write the C files of a training step.
 
     Attributes:
         mlp: the network, without dropout.  Training in C begins with its weights; the weights of
@@ -133,11 +134,11 @@ class DeviceStep:
         """The C code of the optimizer."""
         update = self.optimizer.describe_update()
         if self.optimizer.average is not None:
-            raise UsageError("export: an optimizer must have no average to train in C")
+            raise UsageError("export: training in C needs an optimizer without average")
         if not update.is_plain:
             raise UsageError(
-                "export: an optimizer must have no groups to train in C "
-                f"({plural(len(self.optimizer.groups), 'group')})"
+                "export: training in C needs an optimizer without groups "
+                f"(got {plural(len(self.optimizer.groups), 'group')})"
             )
         return UpdateCode(update, f"{self.name}_state")
 

@@ -46,10 +46,11 @@ the name of a function of math.h."""
 def in_steps(
     outputs: Mapping[str, Expr], given: Mapping[Expr, "str | Expr"], prefix: str = "t"
 ) -> list[tuple[str, Expr]]:
-    """Return steps (name, function of variables and constants) that compute `outputs`.
+    """Return the steps that compute `outputs`, as (name, expression).
 
-    Each node becomes one step, in the order of computation.  `given` maps known nodes to names,
-    variables or constants.  Steps that are not outputs get names such as ``t0``.
+    Each node becomes one step, in the order of computation.  An expression is one function; its
+    arguments are constants, variables or names of earlier steps.  `given` maps known nodes to
+    names, variables or constants.  Steps that are not outputs get names such as ``t0``.
     """
     known = {node: variable(x) if isinstance(x, str) else x for node, x in given.items()}
     wanted = {node: name for name, node in reversed(list(outputs.items()))}

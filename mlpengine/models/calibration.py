@@ -26,8 +26,9 @@ MAX_PLACES, ROWS_OF_PLACE = 10, 80
 """Maximum number of `Residuals.places`, and minimum number of rows for each place."""
 
 CHANCE_OF_RANGE = 1.5
-"""Factor c.  By chance, the shortest range that holds a share `level` of n errors is shorter than
-the symmetric range by up to the share c / (level * sqrt(n)).
+"""Factor c.  Two ranges hold a fraction `level` of n errors: the shortest one, and the one that is
+symmetric about 0.  Even if the errors are symmetric, the shortest one is by chance shorter, by a
+fraction of up to c / (level * sqrt(n)) of the other.
 """
 
 SMALLEST_SCALE = 0.01
@@ -48,13 +49,14 @@ def error_of_mean(
     part: Split,
     mean_loss: Callable[[Array, Split], float],
 ) -> Array | None:
-    """Estimate the error of the mean of all networks on new rows, divided by one network's error.
+    """Estimate how much averaging the networks reduces the error on new rows.
 
+    The result is the error of the networks' mean prediction, divided by the error of one network.
     One network's error is known from out-of-fold rows.  With folds, no rows are new to all
-    networks, so the gain of averaging must be estimated on rows that trained the networks.  There,
-    errors and differences between networks are smaller by about the same factor: if training moves
-    the outputs by a share h towards the labels, a share 1 - h of both remains.
-    The relative gain of averaging is thus about the same as on new rows.
+    networks, so the gain of averaging must be estimated on rows that trained the networks.  On
+    these rows, errors are smaller, and networks differ less, by about the same factor: if training
+    moves each output a fraction h of the way to its label, 1 - h of each error and of each
+    difference remains.  The relative gain of averaging is thus about the same as on new rows.
 
     `outputs` maps the features of at most `COMPARED_ROWS` rows to outputs (folds, rows, out_dim),
     by the networks of each fold.  The error is the squared error for numbers, and `mean_loss` for
@@ -92,8 +94,9 @@ class Residuals:
 
     An error is target minus prediction.  Stored errors are multiplied by the square root of
     `error_of_mean`, because the mean of all networks has smaller errors.  Then each is divided by
-    the usual size of errors at its prediction.  `scales` are these sizes, in the units of the
-    targets, at the predictions `places`; between places they are interpolated linearly.
+    the usual size of errors at its prediction.  `places` are some predictions, and `scales` are the
+    usual sizes of errors at these predictions, in the units of the targets.  Between places, scales
+    are interpolated linearly.
 
     Shapes: `errors` (errors, targets), sorted; `places` (places, targets), increasing, and
         `scales`.
@@ -150,7 +153,10 @@ class Residuals:
         return predictions + low * scale, predictions + high * scale
 
     def ends(self, level: float) -> tuple[Array, Array]:
-        """Return (end - prediction) / scale (targets,) for both ends of `interval`."""
+        """Return the lower and the upper end of `interval` as (end - prediction) / scale.
+
+        Shape of each: (targets,).
+        """
         level, count = checked_level(level), len(self.errors)
         inside = min(count, ceil(level * (count + 1)))
         half = np.sort(np.abs(self.errors), axis=0)[inside - 1]
@@ -241,7 +247,7 @@ class ClassSets(NamedTuple):
 
     def drawn(self, classes: Array, rng: np.random.Generator) -> Array:
         """Draw a probability for each of the true `classes` (rows,), from rows of this class."""
-        chances = rng.choice(self.chances, len(classes))  # kept for classes without rows
+        chances = rng.choice(self.chances, len(classes))  # final for classes without stored rows
         for k in np.unique(self.classes):
             alike = classes == k
             chances[alike] = rng.choice(self.chances[self.classes == k], int(alike.sum()))
@@ -314,8 +320,9 @@ def checked_level(level: object, where: str = "interval") -> float:
 def fit_temperature(task: Task, output: Array, truth: Array, weights: Array | None) -> float:
     """Return the temperature T for the lowest log loss of output / T.
 
-    The loss includes one more row with equally probable classes.  This row keeps the temperature
-    above 0 if there are few rows and all are predicted correctly.
+    The loss includes one more row, with average outputs and a label that is spread equally over all
+    classes (as in label smoothing).  This row keeps the temperature above 0 if there are few rows
+    and all are predicted correctly.
 
     Sources: Guo, Pleiss, Sun and Weinberger 2017, section 4.2; Platt 1999, "Probabilistic outputs
     for support vector machines", section 2.1, for the further row.
@@ -342,7 +349,7 @@ def fit_temperature(task: Task, output: Array, truth: Array, weights: Array | No
 
 
 def _log_loss(chances: Array, truth: Array, weights: Array | None) -> float:
-    """Return the mean log loss of the rows and of one row with equally likely classes."""
+    """Return the mean log loss of the rows together with the further row of `fit_temperature`."""
     tiny = np.finfo(np.float64).tiny
     logs = np.log(np.maximum(chances, tiny))
     if truth.ndim == 1:

@@ -26,17 +26,17 @@ FREE_STEPS = 5
 EFFECTIVE_STEPS = 4
 """Number of steps after which the number of effective parameters is computed again.
 
-The computation takes a third of a step's time.  With 1, predictions were no better.
+It takes a third of a step's time.  Computing it at every step did not improve predictions.
 """
 
 FIRST_GROWTH = 2.0
 """Factor of the damping after the first rejected change; each further rejection doubles it."""
 
 DIFFERENCE, MAX_ACCELERATION = 0.1, 0.75
-"""Constants of the geodesic acceleration a (see `LevenbergMarquardt`).
+"""Constants of the geodesic acceleration (`a` in `LevenbergMarquardt`).
 
-a is a finite difference, from the outputs at weights + `DIFFERENCE` * d.  If a is longer than
-`MAX_ACCELERATION` times d, a is not used.  The acceleration adds up to 10 % to a step's time.
+The acceleration is a finite difference; it needs the outputs at weights + `DIFFERENCE` * `d`.  If
+it is longer than `MAX_ACCELERATION` times `d`, it is not used.  A step takes up to 10 % longer.
 """
 
 
@@ -149,12 +149,13 @@ class LevenbergMarquardt(FullBatch, name="levenberg_marquardt"):
 class BayesianRegularization(LevenbergMarquardt, name="bayesian"):
     """Levenberg-Marquardt with a weight decay that the data determine at each step.
 
-    The objective is loss + decay * squares, where squares is the sum of squared weights.  If
+    The objective is loss + decay * squares, where `squares` is the sum of squared weights.  If
     weights and errors have normal distributions, the most likely decay is
-    loss / squares * effective / (count - effective), where loss is a mean of count squared errors.
-    `effective` is the number of parameters that the data determine: the sum of h / (h + 2 decay)
-    over the eigenvalues h of the Gauss-Newton matrix, computed at every fourth step.  The first
-    five steps have no decay.  Validation rows are not needed.
+    loss / squares * effective / (count - effective), where `loss` is the mean of the squared
+    errors, and `count` is their number.  `effective` is the number of parameters that the data
+    determine: the sum of h / (h + 2 decay) over the eigenvalues h of the Gauss-Newton matrix,
+    computed at every fourth step.  The first five steps have no decay.  Validation rows are not
+    needed.
 
     Source: MacKay 1992, Neural Computation 4(3), eq. 4.7; Foresee and Hagan 1997.
     """
@@ -174,7 +175,8 @@ class BayesianRegularization(LevenbergMarquardt, name="bayesian"):
             state["effective"] = min(self.trained, count / 2)
         elif self.steps % EFFECTIVE_STEPS == 0:
             eigenvalues = np.linalg.eigvalsh(work.curvature).clip(0.0)
-            shifted = np.maximum(eigenvalues + 2 * state["decay"], 1e-300)  # 0 after an exact fit
+            # after an exact fit, decay is 0, and eigenvalues may be 0
+            shifted = np.maximum(eigenvalues + 2 * state["decay"], 1e-300)
             state["effective"] = float((eigenvalues / shifted).sum())
         free = max(count - state["effective"], 1e-3 * count)
         state["decay"] = loss * state["effective"] / (max(squares, 1e-300) * free)
@@ -219,8 +221,8 @@ class _Work:
     def accelerate(self) -> None:
         """Add half the geodesic acceleration to `change` unless it is long in the norm of D.
 
-        `moved` must hold -J' W (ahead - outputs) * 2 / count, where ahead are the outputs at
-        weights + `DIFFERENCE` * change.
+        On entry, `moved` is the gradient of the loss at `weights`, with the outputs at weights +
+        `DIFFERENCE` * change as targets.
         """
         np.matmul(self.curvature, self.change, self._shift)
         self._shift += np.divide(self.moved, DIFFERENCE, self.moved)

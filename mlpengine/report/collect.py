@@ -65,9 +65,9 @@ DAMAGED = (MlpEngineError, OSError, ValueError, KeyError, TypeError, IndexError,
 class ReportBudget(NamedTuple):
     """Limits of the work for a report.
 
-    `work`: multiplications of the linear prediction.  `passes`: multiplications of the forward
-    passes that explain a model.  `rows`: rows of a part that are compared with the training rows.
-    `curves`: columns with partial dependence.
+    `work`: multiplications to fit the linear baseline, with which the model is compared.  `passes`:
+    multiplications of the forward passes that explain a model.  `rows`: rows of a part that are
+    compared with the training rows.  `curves`: columns with partial dependence.
     """
 
     work: float
@@ -88,8 +88,9 @@ class RunData:
 
     `path` is None for a run without a directory; then `history` has the epochs.  `loaded` has the
     data.  If `trained` is False, `model` has its initial weights.  If `loaded` or `model` cannot be
-    read, it is None, and `notes` gives the reason.  `known` is (name, rows, outputs) of the last
-    measured part, and `score` the comparison with baselines; None means: computed again.
+    read, it is None, and `notes` gives the reason.  `known` is (name, rows, outputs) of the part
+    that was measured last, and `score` the comparison with baselines; `collect` computes them if
+    they are None.
     """
 
     path: Path | None
@@ -165,13 +166,13 @@ def _collect(run: RunData, effort: ReportBudget, *, whole: bool) -> Collected:
     notes = list(run.notes)
     environment = _read_json(run.path / ENVIRONMENT_FILE, notes) if run.path else {}
     scored: ScoredRows | None = None
-    targets = ", ".join(run.model.target) if run.model else "nothing"
+    title = f"a model of {', '.join(run.model.target)}" if run.model else "a run without a model"
     data: dict[str, Any] = {
         "format": REPORT_FORMAT,
         "kind": "run",
         "in_memory": run.path is None,
         "path": str(shown_path(run.path)) if run.path else "trained in memory",
-        "name": run.path.name if run.path else f"a model of {targets}",
+        "name": run.path.name if run.path else title,
         "ending": run.result.get("ending"),
         "failure": run.failure,
         "result": {
@@ -293,7 +294,10 @@ def drivers_of(loaded: LoadedData, model: Model, effort: ReportBudget) -> dict[s
 
 
 def data_of(loaded: LoadedData, rows: int) -> dict[str, Any]:
-    """Return facts of the data, and how up to `rows` rows of each part differ from training."""
+    """Return facts of the data, and the differences of each part from the training rows.
+
+    Differences are measured on at most `rows` rows of a part.
+    """
     tables = loaded.tables
     preprocessor = tables.preprocessor
     differences = {}

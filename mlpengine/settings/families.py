@@ -42,7 +42,10 @@ def keys_of(kind: Any) -> list[tuple[str, Option]]:
 
 @cache
 def model_of(kind: Any, name: str = "") -> type[BaseModel]:
-    """Return the pydantic model for the options of a class, and for the key ``name`` if given."""
+    """Return the pydantic model for the options of a class.
+
+    With `name`, the model also has a key ``name`` that accepts only this name.
+    """
     title = kind.__name__.removesuffix("Settings")
     about = (getdoc(kind) or "").partition("\n\n")[0]
     named: Any = (Literal[name], Field(default=name, description=about))
@@ -85,7 +88,7 @@ def build(kind: Any, mapping: Mapping[str, Any], name: str = "") -> Any:
 
 
 def _at_its_key(text: str, keys: Collection[str]) -> PydanticCustomError:
-    """Return a message as an error at its key: ``lr must be ...`` or ``Adam: lr must be ...``."""
+    """Return an error at ``lr`` for ``lr must be ...`` and for ``Adam: lr must be ...``."""
     for told in (text, text.partition(": ")[2]):
         key, _, reason = told.partition(" ")
         if key.removesuffix(":") in keys:
@@ -131,9 +134,10 @@ class EngineObject:
 class Family(EngineObject):
     """Annotation for an option that takes an object of any class in `registry`, by name.
 
-    A mapping without a name gets the name ``formula`` if it has this key, else `default`.  The name
-    `none` means None.  `of` maps a registered class to the class that declares its options.
-    `takes` tells whether a value that is possible only in Python, such as a function, is accepted.
+    A mapping without a name gets the name ``formula`` if it has this key, else `default`.  `none`
+    is the name that stands for None, such as ``auto`` for losses.  `of` maps a registered class to
+    the class that declares its options.  `takes` tells whether a value that is possible only in
+    Python, such as a function, is accepted.
     """
 
     def __init__(

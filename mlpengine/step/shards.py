@@ -71,9 +71,10 @@ class Shards:
     Attributes:
         total: (parameters,), the gradient of a batch.
         tail: (TAIL_BYTES / 8,) of float64, other values that are summed over all shards.
-        scratches, grads: a scratch and gradients for each shard of this rank.  Shards 0, 1, 2, 3
-            write their gradients to rows 0, 1, 1, 2 of a block.  Neighboring rows are added as soon
-            as both hold complete sums.  At the end, row 0 holds the total.
+        scratches, grads: a scratch and gradients for each shard of this rank.  Gradients are rows
+            of one block.  The block has few rows, because sums are added early.  For 4 shards:
+            shard 0 writes row 0; shard 1 writes row 1, which is added to row 0; shard 2 writes row
+            1 again; shard 3 writes row 2, which is added to row 1, and row 1 to row 0.
 
     Raises: UsageError unless the number of shards is a power of two and a multiple of the number
         of ranks.
@@ -95,7 +96,8 @@ class Shards:
         self.count, self.ranks = count, ranks
         self._mine = ranks.share(count) if ranks else slice(0, count)
         here, rows = count // size, -(-batch_size // count)
-        # a row is the gradient, zeros as padding, and the tail: each rank adds whole cache lines
+        # a row holds the gradient, zeros as padding, and the tail; with the padding, the part of
+        # the row that each rank sums is a whole number of cache lines
         line, tail = ALIGNMENT // mlp.dtype.itemsize * size, TAIL_BYTES // mlp.dtype.itemsize
         length = -(-(len(mlp.params) + tail) // line) * line
         self._block = np.zeros((here.bit_length(), length), mlp.dtype)
@@ -179,7 +181,7 @@ class Shards:
                     rng.step, rng.row = step, start
                 replay(calls)
         except MlpEngineError as caught:
-            error = type(caught)(f"{caught}, counted from row {first} of the batch")
+            error = type(caught)(f"{caught} (its row 0 is row {first} of the batch)")
         if rng:
             rng.row = 0
         if ranks is None or self._add_ranks is None:

@@ -1,9 +1,10 @@
 """Rematerialization: the choice between keeping values for backward and computing them again.
 
 A value that backward reads is kept, or cheap ops compute the value again from kept values.  The
-choice with the fewest bytes is a minimum cut of a flow network.  Edges lead from the source to the
-results of expensive ops, from operands of cheap ops to their results, and from the values that
-backward reads to the sink.  The capacity of a value is its size in bytes.
+choice with the fewest bytes is a minimum cut of a flow network.  The nodes are the values; the
+capacity of a node is the size of the value in bytes, and to cut a node means to keep the value.
+The edges have unlimited capacity.  They lead from the source to the results of expensive ops, from
+operands of cheap ops to their results, and from the values that backward reads to the sink.
 """
 
 from collections import defaultdict, deque
@@ -99,14 +100,14 @@ class _Step(NamedTuple):
 def _minimum_cut(
     steps: Sequence[_Step], needed: set[StoredItem], free: set[StoredItem]
 ) -> tuple[set[StoredItem], set[StoredItem]]:
-    """Return the items to keep, and the items to keep or to recompute (the sink's side).
+    """Return the items to keep, and the sink's side: these items and the items to recompute.
 
     Of several sets with the fewest bytes, return the set that needs the least recomputation.
     """
     network = _FlowNetwork()
     for step in steps:
-        # An item is an edge between two nodes; its capacity is the item's bytes.  To cut this edge
-        # means to keep the item.  All other edges are unlimited, so no minimum cut contains them.
+        # A node with a capacity is written as an edge with this capacity between two nodes.  All
+        # other edges are unlimited, so no minimum cut contains them.
         for item in step.made.keys() - free:
             network.add_edge((item, "in"), (item, "out"), step.made[item])
             if not step.cheap:
@@ -167,7 +168,7 @@ class _FlowNetwork:
         return path
 
     def _successors_toward(self, sink: Hashable) -> dict[Hashable, Hashable]:
-        """Map each node with a residual path to `sink` to the next node on a shortest path."""
+        """Return the next node on a shortest residual path to `sink`, for each node with a path."""
         successors, queue = {sink: sink}, deque([sink])
         while queue:
             end = queue.popleft()

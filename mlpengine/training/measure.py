@@ -27,7 +27,7 @@ SPREADS = {
     ONE_NETWORK: "one network: mean and standard deviation (+-) over networks of different seeds",
     DIRECT: "direct: a network of the same size, trained on the targets of the table",
     DEVIATION: "+-: the standard error of each metric or, with seeds, the standard deviation",
-    OF_MEAN: "mean of all: estimated scores on new rows for the mean prediction of all networks",
+    OF_MEAN: "mean of all: estimate for new rows, which all networks predict together",
 }
 """Explanations of titles."""
 

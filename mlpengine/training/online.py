@@ -270,7 +270,8 @@ class OnlineClassifier(_Online):
         if y not in self._classes:
             if (known := len(self._classes)) >= self.network.sizes[-1]:
                 raise UsageError(
-                    f"learn_one: classes must be {known + 1} or more for {quoted(y)} (got {known})"
+                    f"learn_one: {quoted(y)} is label number {known + 1}, but the model has "
+                    f"classes={known}; make it with classes={known + 1} or more"
                 )
             self._classes[y] = len(self._classes)
         self._y[self.rows % len(self._y)] = self._classes[y]

@@ -203,7 +203,7 @@ def wrong_row(rows):
     ("predict", "message"),
     [
         (wrong_row, r"predict must return finite numbers \(row 5 has nan\)"),
-        (lambda rows: np.zeros(3), r"a number for each row of shape \(192, 1\)"),
+        (lambda rows: np.zeros(3), r"shape \(192, 1\): a number for each row"),
         (lambda rows: ["x"] * len(rows), "a number for each row"),
         (7, "predict must be a model, a run or a function"),
     ],

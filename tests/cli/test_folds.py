@@ -213,7 +213,7 @@ def test_probabilities_are_calibrated_and_exported_so(mlpengine, rows):
         assert mlpengine("predict", "runs/c", "rows.csv", *words).code == 0
         np.testing.assert_array_equal(np.load("p.npy")[:, len(model.classes) :], each)
     refused = mlpengine("predict", "runs/c", "rows.csv", "--set", "90")
-    assert "--set: the level must be a number above 0 and below 1" in refused.err
+    assert "--set: must be a share from 0 to 1" in refused.err
     assert mlpengine("predict", "runs/c", "rows.csv", "--by-class").code == 2  # without --set
     refused = mlpengine("predict", "runs/c", "rows.csv", "--interval", "0.9")
     assert (refused.code, "or --set, for classes" in refused.err) == (2, True)

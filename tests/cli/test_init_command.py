@@ -155,13 +155,14 @@ def test_init_says_what_it_decided(mlpengine, tmp_path):
     assert shown["decided"][:3] == [
         "classification of grade (data.task): 6 different numbers, read as classes; "
         "to predict a number, set data.task: regression",
-        "16 networks with hidden layers of 64 and 64 units, up to 100 epochs "
+        "8 folds of 2 networks, each with hidden layers of 64 and 64 units, up to 100 epochs "
         "(training.folds, model.hidden, training.epochs)",
         "models in each fold (training.members): plain (a network), piecewise (a network with "
         "quantile-bin features), linear (a linear model)",
     ]
     assert shown["warnings"] == []
-    assert "decided: 16 networks" in mlpengine("init", "t.csv", "--target", "b", "--force").err
+    numbers = mlpengine("init", "t.csv", "--target", "b", "--force")
+    assert "decided: 8 folds of 2 networks" in numbers.err
     config = (tmp_path / "t.yaml").read_text()
     assert "folds: 8\n" in config
     assert "split: {test: 0.2}" in config

@@ -383,7 +383,7 @@ def test_comments_tell_other_letters_apart():
         ({"name": "two words.c"}, "must be a C identifier"),
         ({"activation": "softmax"}, "softmax"),
         ({"parts": {"reads": ((0, 1),)}}, "must read all features"),
-        ({"optimizer": lambda mlp: Sgd(mlp, groups={"biases": Group(2)})}, "must have no groups"),
+        ({"optimizer": lambda mlp: Sgd(mlp, groups={"biases": Group(2)})}, "without groups"),
         ({"name": "net.txt"}, r"the name must end in \.c"),
         ({"optimizer": "sgd"}, "optimizer must be a class such as Sgd"),
         ({"loss": "mse"}, "loss must be a loss"),

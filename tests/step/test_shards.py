@@ -117,7 +117,7 @@ def test_a_class_out_of_range_is_named():
     step = new_step("numpy", 4)
     x, y, _ = next(batches(step.loss))
     y[8] = 3
-    with pytest.raises(IndexRangeError, match=r"row 2 has 3\).*, counted from row 6 of the batch"):
+    with pytest.raises(IndexRangeError, match=r"row 2 has 3\).*row 0 is row 6 of the batch"):
         step(x, y)
 
 

@@ -38,7 +38,7 @@ def test_memory_is_constant_and_the_rest_shares_features():
     assert len(model._slots) == 8
     chances = model.predict_proba_one({"column 3": 1.0})
     assert sum(chances.values()) == pytest.approx(1)
-    with pytest.raises(UsageError, match="classes must be 4 or more"):
+    with pytest.raises(UsageError, match="classes=4 or more"):
         model.learn_one({}, "fourth")
 
 

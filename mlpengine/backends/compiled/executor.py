@@ -29,7 +29,7 @@ EXPORTED_FUNCTIONS = ("mlpengine_run", "mlpengine_open", "mlpengine_close")
 
 
 def _newest() -> "Executor | None":
-    """Return the newest executor or None; the next network often has the same C source."""
+    """Return None; `compile_program` puts a weak reference to its newest executor here."""
     return None
 
 
@@ -106,7 +106,7 @@ class Executor:
         workspace = np.zeros(self.source.nbytes + 64, np.uint8)
         self.library.mlpengine_open()
         close = weakref.finalize(workspace, self.library.mlpengine_close)
-        close.atexit = False  # `step` may live longer
+        close.atexit = False  # when Python ends, `step` may be called after finalizers have run
         table = np.array([address_of(a) for a in arrays], np.uintp)
         call.table, call.workspace = address_of(table), -(-address_of(workspace) // 64) * 64
         call.memory = table, workspace, [*arrays]
@@ -134,7 +134,7 @@ class Executor:
         return other
 
     def clone(self, parameters: Array, other: Array) -> "Executor":
-        """Return an executor in new memory, for the parameters `other` in place of `parameters`."""
+        """Return an executor with `other` in place of `parameters`, and copies of the rest."""
         start, arrays, copies = address_of(parameters), list[Array](), dict[int, Array]()
         for array in self.call.memory[2]:
             place = address_of(array) - start
@@ -216,9 +216,9 @@ class Executor:
 def compile_program(
     instructions: Sequence[InstructionLike], *, clip_norm: float = inf, **options: Any
 ) -> Executor:
-    """Compile `instructions`, and, with ``update=``, clipping to `clip_norm` and the update.
+    """Compile `instructions`, and with ``update=`` also an update that clips gradients.
 
-    `options` are arguments of `make_source`.
+    `clip_norm` is the maximum norm of the gradient; `options` are arguments of `make_source`.
     Raises: UnsupportedError if an instruction cannot be compiled; CompileError.
     """
     global _newest
@@ -228,5 +228,5 @@ def compile_program(
     source = newest and structure.source_like(newest.source, newest.structure)
     source = source or make_source(instructions, target=target, **options)
     executor = Executor(source, target, options.get("update"), clip_norm, structure)
-    _newest = weakref.ref(executor)
+    _newest = weakref.ref(executor)  # the next network can often reuse its C source
     return executor

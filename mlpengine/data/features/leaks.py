@@ -1,4 +1,4 @@
-"""Leaks: columns that are a recoding of the target, or that explain the target alone."""
+"""Leaks: columns that recode the target, or from which alone the target can be predicted."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -24,7 +24,7 @@ from mlpengine.settings.features import TaskName
 
 
 class Leak(NamedTuple):
-    """A column that explains the target, the explained share (0 to 1), and the reason.
+    """A leak: the column, the share of the target that it explains (0 to 1), and the reason.
 
     If `is_target` is True, the column is the target in another coding, and cannot be a feature.
     Else, the column is an honest predictor if its values are known before the target.
@@ -126,7 +126,7 @@ def find_leak(name: str, column: Column, goal: Goal) -> Leak | None:
 def is_recoding_of_target(codes: Array, goal: Goal, *, ordered: bool) -> bool:
     """Return whether the values of column and target map one-to-one.
 
-    Missing values (code -1) are left out.  If half of the rows are missing, the result is False.
+    Missing values (code -1) are left out.  If half or more are missing, the result is False.
     Columns with hardly any repeated values always map one-to-one.  For such a column, the result is
     True only if the column is `ordered`, and the map increases or decreases throughout.
     """
