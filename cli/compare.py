@@ -28,7 +28,7 @@ Examples:
 
 
 class Score(NamedTuple):
-    """A metric, with its standard error if known."""
+    """A metric with its standard error; what is unknown is None."""
 
     value: float | None = None
     error: float | None = None

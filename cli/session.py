@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from mlpengine.training.mlflow import MlflowLog
 
 WARM_START_MODEL = "warm_start.safetensors"
-"""File of the model that gave the initial weights, if any."""
+"""File of the model that gave the initial weights; only runs with a warm start have it."""
 
 CONFIG_DIGEST = "config_sha256"
 AFFECTS_REPRODUCIBILITY = ("packages", "python", "machine", "blas", "backend", "target")
@@ -131,8 +131,8 @@ class Session:
         model: the model with the initial weights; `finish` replaces it by the trained model.
         fitted: the trained networks, set by `finish`; None if the training was interrupted.
         loop: the training loop.
-        resumed: the checkpoint that gave the state of the loop, if any.
-        warm_start: the model that gives the initial weights, if any.
+        resumed: the checkpoint that gave the state of the loop; None in a new run.
+        warm_start: the model that gives the initial weights; None without a warm start.
         measured: the metrics of all parts, set by `finish` unless the training was interrupted.
         score: the comparison with a linear model, set by `finish` if a report is written.
     """
@@ -367,7 +367,7 @@ def _now() -> str:
 
 
 def find_checkpoint(directory: RunDirectory) -> Checkpoint | None:
-    """Remove unfinished files, and return the newest complete checkpoint of a run, if any."""
+    """Remove unfinished files, and return the newest complete checkpoint of a run, or None."""
     remove_unfinished(directory.path)
     remove_unfinished(directory.path / CHECKPOINTS)
     return Checkpoints(directory.path / CHECKPOINTS).newest()

@@ -40,7 +40,7 @@ _log = logging.getLogger("mlpengine")
 class Start(NamedTuple):
     """The inputs of a new run, or of an earlier run that is resumed.
 
-    `model` is the model of a warm start, if any.  For an earlier run, `checkpoint` is its newest
+    `model` is the model of a warm start, or None.  For an earlier run, `checkpoint` is its newest
     checkpoint, `epochs` a new number of epochs, and `directory` its open directory (on rank 0).
     """
 
@@ -134,7 +134,7 @@ def reopened(path: Path, epochs: int | None, ranks: Ranks | None, opened: ExitSt
 def _longer(
     directory: RunDirectory, checkpoint: Checkpoint | None, epochs: int | None
 ) -> list[Override]:
-    """Return the overrides for a resumed run, with another number of epochs if given."""
+    """Return the overrides for a resumed run; `epochs`, unless None, replaces its epochs."""
     if checkpoint is None:
         if epochs is None:
             return []

@@ -152,7 +152,7 @@ class Values:
         return self._add(fresh)
 
     def read_each(self, arrays: Iterable[Array | None]) -> list[Any]:
-        """Return the value in each array; None for None."""
+        """Return the value in each array; for an array of None, return None."""
         return [None if array is None else self.read(array) for array in arrays]
 
     def write(self, array: Array | None, role: str, kind: Origin | None = None) -> MatrixValue:
@@ -185,7 +185,7 @@ class Values:
         return self.batch.rows
 
     def finish(self, output: Array | None = None) -> None:
-        """Mark the value of `output` as final; if `output` is None, all current values."""
+        """Mark the value of `output` as final; if `output` is None, mark all current values."""
         for value in self.current():
             value.final = output is None or value.address == address_of(output)
 

@@ -52,8 +52,8 @@ def scored_rows(
     """Return up to `most` rows of one part, evenly spaced.
 
     The part is the first that exists: test (unless `test=False`), out-of-fold rows (if there are
-    folds), validation, training.  `known` has name, rows and outputs of a part, if already
-    computed.
+    folds), validation, training.  If outputs of a part are already computed, `known` has the name,
+    the rows and the outputs of this part.
     """
     parts, folds = data.parts, data.folds
     order = ("test", "train") if folds is not None else ("test", "validation", "train")

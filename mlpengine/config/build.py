@@ -66,7 +66,7 @@ class LoadedData:
 
     @cached_property
     def transfer(self) -> TransferSet | None:
-        """The predictions of a teacher that a student learns, if any."""
+        """The predictions of a teacher that a student learns; None without a teacher."""
         name = self.file.config.data.transfer_set
         if self.given is not None or name is None:
             return self.given
@@ -260,7 +260,7 @@ def trainer_of(
     members: Sequence[Member] = (),
     ensemble_weights: tuple[float, ...] = (),
 ) -> Trainer:
-    """Return the trainer of a config.  `warm_start` has the initial weights, if any.
+    """Return the trainer of a config; it begins with the weights of the model `warm_start`.
 
     MPI `ranks` share the work of training; each rank calls this function.  `members` and
     `ensemble_weights` continue an earlier training (see `Trainer`).

@@ -17,7 +17,7 @@ class TableCheck(NamedTuple):
 
     Attributes:
         facts: types, missing values and ranges of columns; classes, leaks, duplicate rows.
-        dropped: the columns that training leaves out, each with the reason in the data, if any.
+        dropped: the columns that training leaves out, each with the reason in the data, or "".
         warnings: a line for each problem of a column that is not dropped, and for each dropped
             column that encodes the target.
     """

@@ -264,9 +264,9 @@ def complete_config(
 ) -> tuple[list[str], list[str]]:
     """Add the settings of `propose` that a config lacks; return `decisions` and logged warnings.
 
-    Nothing is added if the table lacks the target, and no folds if the config has validation rows
-    or `seeds`.  `kept` are columns that must not be dropped.  `facts` is the profile of the table,
-    if known.
+    If the table lacks the target, nothing is added.  If the config has validation rows or `seeds`,
+    no folds are added.  `kept` are columns that must not be dropped.  `facts` is the profile of the
+    table; by default it is computed.
 
     Raises: DataError for a target that cannot be learned, or as `propose`.
     """

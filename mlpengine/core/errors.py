@@ -48,7 +48,7 @@ __all__ = [
 class MlpEngineError(Exception):
     """Base class of all errors; `exit_code` is the exit code of a command that fails.
 
-    `setting` is the path of the wrong setting, such as ("training", "freeze"), or () if unknown.
+    `setting` is the path of the wrong setting, such as ("training", "freeze"), or ().
     `str` shortens long values in the message (see `shortened`) and hides passwords (`redacted`).
     """
 

@@ -402,7 +402,7 @@ def contradictions(classes: Array, guess: Array, candidates: Array) -> tuple[flo
     """Return the contradicted rows among the surest rows: share, standard error, and row indices.
 
     A row is contradicted if a model predicts another class.  Only rows in the mask `candidates`
-    (rows,) count; without any, the share and its standard error are NaN.  `guess` (rows, classes)
+    (rows,) count; without candidates, share and standard error are NaN.  `guess` (rows, classes)
     has the predicted probabilities minus the shares of the classes.
     """
     shares = guess + np.bincount(classes, minlength=guess.shape[1]) / len(classes)

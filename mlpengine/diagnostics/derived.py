@@ -19,7 +19,7 @@ def input_size(diagnostics: Diagnostics) -> float:
 
 
 def layer_ratios(diagnostics: Diagnostics) -> Array:
-    """Return the update ratios (samples, layers), 0 if unknown.
+    """Return the update ratios (samples, layers); unknown ratios are 0.
 
     The first step of RMSprop is larger than later steps by a known factor.  The ratios of the first
     step are divided by this factor.

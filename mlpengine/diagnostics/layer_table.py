@@ -18,7 +18,7 @@ TITLE_WIDTHS = {
     "mean": 8,
     "std": 7,
 }
-"""Titles and widths of columns; with spaces, TABLE_WIDTH in all.  Layer names may be wider."""
+"""Titles and widths of columns; with spaces, `TABLE_WIDTH` in all.  Layer names may be wider."""
 
 
 LEGEND = """\

@@ -632,7 +632,7 @@ def _by_key(settings: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _division(groups: Any, times: Any, table: Table) -> dict[str, Column]:
-    """Return the column of groups or times, if given, by the key in ``data.split``."""
+    """Return the column of groups or times by its key in ``data.split``; {} without them."""
     given = {key: one for key, one in (("group", groups), ("time", times)) if one is not None}
     if len(given) > 1:
         raise DataError(f"{table.source}: fit takes groups or times, not both")

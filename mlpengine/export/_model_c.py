@@ -112,7 +112,7 @@ class ModelCode:
     The last definition is the function ``int predict(x, out)`` for a row; `predict` is its name.
 
     Attributes:
-        example: a row, its numbers for the C function, and the prediction (NaN if unknown).
+        example: a row, its numbers for the C function, and the prediction (NaN if it is unknown).
         names: names of the outputs.
         tolerance: relative tolerance of C's prediction for the example.
     """

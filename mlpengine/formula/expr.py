@@ -209,7 +209,7 @@ def _simplified(name: str, nodes: tuple[Expr, ...], numbers: list[float | None])
 
 
 def _composed(name: str, nodes: tuple[Expr, ...]) -> Expr | None:
-    """Return the node for expm1(minimum(x, 0)) or for a multiple of it; otherwise None."""
+    """Return the node for expm1(minimum(x, 0)) or a multiple of it; None for other functions."""
     if name == "expm1":
         bound = nodes[0].args[1].number if nodes[0].name == "minimum" else None
         below = bound is not None and bound <= 0

@@ -79,9 +79,9 @@ def masked(x: Array, mask: Array, out: Array) -> Calls:
 
 
 def chosen(mask: Array, a: Array, b: Array, out: Array) -> Calls:
-    """Compute a where the bool `mask` is true, and b elsewhere, as the bits b ^ ((a ^ b) * mask).
+    """Compute `a` where the bool `mask` is true, and `b` elsewhere.
 
-    This is much faster than np.where.  `out` may be `a` and must not be `b`.
+    The bits b ^ ((a ^ b) * mask) are much faster than np.where.  `out` may be `a`, but not `b`.
     """
     y = bits(out)
     yield call(np.bitwise_xor, bits(a), bits(b), y)
@@ -90,7 +90,7 @@ def chosen(mask: Array, a: Array, b: Array, out: Array) -> Calls:
 
 
 def select(mask: Array, a: Array | float, b: Array | float, out: Array) -> Calls:
-    """Compute a where `mask` is true, and b elsewhere; `out` may be `a` and must not be `b`."""
+    """Compute `a` where `mask` is true, and `b` elsewhere; `out` may be `a`, but not `b`."""
     if isinstance(a, float) and isinstance(b, float) and isfinite(a - b):
         yield call(np.multiply, mask, constant_like(a - b, out), out)
         if b:

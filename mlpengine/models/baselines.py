@@ -113,8 +113,8 @@ def linear_prediction(task: Task, train: Split, x: Array, work: float) -> Guess 
     """Return a linear model's predictions for features `x`, or None.
 
     The model is least squares for numbers, and logistic regression for classes and labels, with an
-    L2 penalty of 1.  Training takes at most LINEAR_ROWS rows and about `work` multiplications.  The
-    result is None if the features are not finite, or too many for these limits.
+    L2 penalty of 1.  Training takes at most `LINEAR_ROWS` rows and about `work` multiplications.
+    The result is None if the features are not finite, or too many for these limits.
     """
     width, outputs = x.shape[1] + 1, max(task.outputs, 2)
     passes = 1 if isinstance(task, Regression) else PASSES

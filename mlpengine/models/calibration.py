@@ -138,8 +138,8 @@ class Residuals:
 
         If a new row is like the training rows, its target is in the interval with a probability of
         about `level`.  Usually both ends are equally far from the prediction.  If the shortest
-        range with a share `level` of the errors is shorter than chance explains, this range is used
-        instead.
+        range that holds a fraction `level` of the errors is shorter than chance explains, this
+        range is used instead.
 
         CV+ (Barber et al. 2021, arXiv 1905.02928) adds the out-of-fold errors to each network's
         prediction.  CV+ has a guarantee, but its intervals are wider than needed, because an
@@ -213,9 +213,9 @@ class ClassSets(NamedTuple):
     """Out-of-fold probabilities of the true classes, for prediction sets.
 
     A prediction set has the classes with a probability above a threshold, a quantile of the
-    out-of-fold probabilities.  The share of sets with the true class is right on average over all
-    rows; for rows of a rare class, this share may be much lower.  Sets by class have a threshold
-    for each class.  The share is then right for each class, but the sets are larger.
+    out-of-fold probabilities.  Over all rows, the requested share of the sets contains the true
+    class; for the rows of a rare class, this share may be much lower.  Sets by class have a
+    threshold for each class.  The share is then right for each class, but the sets are larger.
 
     Adaptive sets (Romano et al. 2020, arXiv 2006.02544) sum the probabilities of likelier classes.
     On three tables with 4 to 15 classes, adaptive sets had about twice as many classes as these

@@ -53,7 +53,7 @@ def concordance(
 
     A pair is comparable if the row with the shorter time had its event.  With `bounds` (rows,), a
     negative time -t means an event between t and the bound; a pair is comparable if the intervals
-    do not overlap.  Equal predictions count as half; NaN without a comparable pair.
+    do not overlap.  Equal predictions count as half.  The result is NaN if no pair is comparable.
 
     Source: Harrell, Lee and Mark 1996, "Multivariable prognostic models", section 5.5.
     """
@@ -66,7 +66,7 @@ def concordance(
 def concordance_influences(
     times: Array, predicted: Array, weights: Array | None = None, bounds: Array | None = None
 ) -> Array:
-    """Return the derivatives (rows,) of `concordance`, as `metrics.influences`."""
+    """Return the derivatives (rows,) of `concordance`, as `metrics.influences` defines them."""
     place, rank, rows, events = _ranks(times, predicted, weights, bounds)
     after = np.array(_pairs(place, rank, rows)) * (events > 0)
     top = np.max(place, initial=0)
@@ -79,7 +79,7 @@ def concordance_influences(
 def _ranks(
     times: Array, predicted: Array, weights: Array | None, bounds: Array | None
 ) -> tuple[tuple[Array, Array], Array, Array, Array]:
-    """Return places (`_later`), ranks of predictions, and weights of all rows and of events."""
+    """Return `place` of `_later`, ranks of predictions, and weights of all rows and of events."""
     rows = np.ones(len(times)) if weights is None else np.asarray(weights, np.float64)
     seen = times > 0
     last = np.where(seen, times, np.inf if bounds is None else bounds)
@@ -140,7 +140,7 @@ def brier(times: Array, chances: Array, at: Array, weights: Array | None = None)
 
 
 def grid(times: Array) -> Array:
-    """Return GRID evenly spaced times that span the middle 80 % of the seen events."""
+    """Return `GRID` evenly spaced times that span the middle 80 % of the seen events."""
     low, high = np.quantile(times[times > 0], (0.1, 0.9))
     return np.linspace(low, high, GRID)
 

@@ -138,9 +138,10 @@ def standard_errors(
 
 
 def mean_error(values: Array, weights: Array | None = None, blocks: Array | None = None) -> float:
-    """Return the standard error of the weighted mean of `values` (rows,); NaN if unknown.
+    """Return the standard error of the weighted mean of `values` (rows,).
 
-    `blocks` (rows,) has the block number of each row, if rows depend on each other.
+    `blocks` (rows,) has the block number of each row, if rows depend on each other.  The result is
+    NaN for fewer than two rows or blocks, and for values that are not finite.
     """
     weights = np.ones(len(values)) if weights is None else np.asarray(weights, np.float64)
     if not weights.any() or not np.isfinite(values).all():
@@ -159,10 +160,10 @@ def mean_error(values: Array, weights: Array | None = None, blocks: Array | None
 def without_each_block(
     rows: int, blocks: Array | None = None, weights: Array | None = None
 ) -> list[Array]:
-    """Return, for each block, the indices of all rows outside it; [] for a single block.
+    """Return, for each block, the indices of all rows outside the block.
 
     `blocks` (rows,) has the block number of each row; by default, blocks are random.  The result is
-    also [] if a single block has all `weights`.
+    [] if there is only one block, or if one block has all `weights`.
     """
     if blocks is None:
         order = np.random.Generator(np.random.PCG64(0)).permutation(rows)
@@ -174,7 +175,7 @@ def without_each_block(
 
 
 def jackknife_error(scores: Sequence[float] | Array) -> float:
-    """Return the standard error from scores that each leave out one block; NaN if unknown."""
+    """Return the standard error from scores that each leave out one block; NaN without scores."""
     if not len(scores) or not np.isfinite(scores).all():
         return float("nan")
     with np.errstate(over="ignore"):

@@ -18,7 +18,7 @@ from mlpengine.models.task import Regression, Split, Task
 from mlpengine.nn.network import PREDICT_ROWS
 
 GRID, LEVELS = 20, 12
-"""Number of points of a curve: GRID quantiles of a number, LEVELS frequent levels of a category."""
+"""Number of points of a curve: quantiles of a number, or frequent levels of a category."""
 
 PERMUTED_COLUMNS = 200
 """Maximum number of permuted columns (see `sensitive_columns`)."""

@@ -118,7 +118,7 @@ def fit_linear(
     penalties: Sequence[float] = PENALTIES,
     tolerance: float = TOLERANCE,
 ) -> Iterator[tuple[Array, Array]]:
-    """Yield weight (outputs, features) and bias (outputs,) with the least loss for each penalty.
+    """For each penalty, yield the weight (outputs, features) and bias (outputs,) of least loss.
 
     The minimized value is the mean loss over the float64 rows `x` (rows, features), plus
     penalty / (2 rows) times the sum of squared weights.  The search uses the coordinates of the

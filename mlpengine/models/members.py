@@ -111,9 +111,9 @@ def best_mean(
     `mean` has the networks that the training loop trained.  Linear and smooth networks are fitted
     here; their inputs are the features times one of `projections` (see `linear_projections`).
     `seed` is for the initial weights of smooth networks.  Smooth networks are left out if the first
-    one is no better on its fold than the best other type, or if the last best epoch, as a share
-    `trained` of all epochs, is below `EARLY`.  `losses` are the training loss, for linear networks,
-    and the evaluation loss.  The ensemble weights minimize the evaluation loss of out-of-fold
+    one is no better on its fold than the best other type, or if `trained`, the last best epoch
+    divided by the number of epochs, is below `EARLY`.  `losses` are two losses: the training loss
+    fits linear networks, and the ensemble weights minimize the evaluation loss of out-of-fold
     outputs.  Types with weight 0 are left out of the mean.
     """
     task, networks, outputs = mean.task, [*mean.networks], mean.of_each_type(train.x, folds)

@@ -107,7 +107,7 @@ def higher_is_better(name: str) -> bool:
 
 
 def accuracy(target: Array, predicted: Array, weight: Array | None = None) -> float:
-    """Return the share of rows with a correct prediction; for multi-label, with correct labels."""
+    """Return the share of rows with a correct prediction: for multi-label, of all their labels."""
     right = target == predicted
     return _mean(right if right.ndim == 1 else right.all(axis=1), weight)
 
@@ -178,19 +178,19 @@ def roc_auc(target: Array, probabilities: Array, weight: Array | None = None) ->
     """Return the area under the ROC curve: the plain mean over classes, each against the rest.
 
     Two classes have one ROC curve, by the probability of class 1.  A class or label without rows,
-    or with all rows, is left out; NaN if no class is left.
+    or with all rows, is left out.  The result is NaN if no class is left.
     """
     return _mean_of_classes(_area, target, probabilities, weight)
 
 
 def precision(target: Array, predicted: Array, weight: Array | None = None) -> Array:
-    """Return, per class or label, the share of predictions that are correct; 0 without any."""
+    """Return, per class or label, the share of correct predictions; 0 if it is never predicted."""
     hits, predictions, _ = _counts(target, predicted, weight)
     return np.divide(hits, predictions, out=np.zeros_like(hits), where=predictions > 0)
 
 
 def recall(target: Array, predicted: Array, weight: Array | None = None) -> Array:
-    """Return, per class or label, the share of rows that are predicted correctly; 0 without any."""
+    """Return, per class or label, the share of its rows that are predicted; 0 if it has no rows."""
     hits, _, actual = _counts(target, predicted, weight)
     return np.divide(hits, actual, out=np.zeros_like(hits), where=actual > 0)
 
@@ -199,7 +199,7 @@ def average_precision(target: Array, probabilities: Array, weight: Array | None 
     """Return the sum over all thresholds of precision times the rise of recall.
 
     The result is the plain mean over classes (each against the rest) or labels; for two classes,
-    class 1 alone.  A class or label without rows is left out; NaN if no class is left.
+    class 1 alone.  A class or label without rows is left out.  The result is NaN if none is left.
     """
     return _mean_of_classes(_average_precision, target, probabilities, weight)
 
@@ -358,7 +358,7 @@ def gaussian_nll(
 
 
 def pinball(target: Array, predicted: Array, level: float, weight: Array | None = None) -> float:
-    """Return the mean of max(level d, (level - 1) d), where d is target minus prediction."""
+    """Return the mean of max(level * d, (level - 1) * d), where d is target minus prediction."""
     d = _columns(target) - _columns(predicted)
     return _mean(np.maximum(level * d, (level - 1) * d).mean(axis=1), weight)
 

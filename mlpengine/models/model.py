@@ -126,10 +126,10 @@ class Model:
     in the mean.
 
     `residuals` are out-of-fold errors, scaled to the size of the mean's errors.  `sets` has the
-    out-of-fold probabilities of the true classes.  `record` describes the training, if known
-    (`TrainingRecord`).  With a `threshold`, one of two classes is predicted if its probability is
-    above the threshold, instead of 0.5.  `background` has rows for `explain_row`, as values by
-    column (`with_background`).  `Mlp.load` can read the file of a single network, too.
+    out-of-fold probabilities of the true classes.  `record` describes the training (a
+    `TrainingRecord`, or empty).  With a `threshold`, one of two classes is predicted if its
+    probability is above the threshold, instead of 0.5.  `background` has rows for `explain_row`, as
+    values by column (`with_background`).  `Mlp.load` can read the file of a single network, too.
     """
 
     mlp: TabularNetwork

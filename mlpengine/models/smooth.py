@@ -19,61 +19,62 @@ from mlpengine.step.step import TrainingStep
 UNITS, FEWEST_UNITS = 30, 2
 """Number of hidden units, and smallest number of hidden units.
 
-Networks have fewer than UNITS units if there would be more than `PARAMETERS` parameters.
+Networks have fewer than `UNITS` units if there would be more than `PARAMETERS` parameters.
 """
 
 PARAMETERS = 250
 """Maximum number of parameters; the time of a step grows with the cube of this number."""
 
 DECAY_ROWS, DECAY_LOSS = 1_000, 0.05
-"""Several weight decays are tried on up to DECAY_ROWS rows, if the loss of the best other member
-type is below DECAY_LOSS (1 is the loss of the mean).  On noisy targets they helped little.
+"""Several weight decays are tried on up to `DECAY_ROWS` rows, if the loss of the best other member
+type is below `DECAY_LOSS` (1 is the loss of the mean).  On noisy targets they helped little.
 """
 
 DECAYS = tuple(10.0**-k for k in range(2, 12))
 """Weight decays, tried one after another; each starts at the weights of the decay before it."""
 
 WORSE = 2.0
-"""Several decays are used if their held-out loss is at most WORSE times the loss without them.
+"""Several decays are used if their held-out loss is at most `WORSE` times the loss without them.
 
 With a factor of 1, the errors on three functions were 0.97 to 1.9 times as large.
 """
 
 NARROW = 10**0.5
-"""With several decays, features are divided by NARROW, so that a decay shrinks hidden weights more
-than other weights.  Initial hidden weights are multiplied by NARROW.
+"""With several decays, features are divided by `NARROW`, and initial hidden weights are multiplied
+by it.  So a decay shrinks hidden weights more than other weights.
 """
 
 OVERFIT, GAP = 1.1, 2.0
-"""Training ends after two held-out losses in a row that are above OVERFIT times the lowest one.
+"""Training ends after two held-out losses in a row that are above `OVERFIT` times the lowest one.
 
-The last one must also be above GAP times the training loss: losses may rise at a saddle point.
+The last one must also be above `GAP` times the training loss: losses may rise at a saddle point.
 """
 
 DECAY_STEPS = 20
 """Maximum number of steps with a decay."""
 
 STEPS, LAST_STEPS = 300, 100
-"""Maximum number of steps on the first rows, and of later steps on all rows (see FIRST_ROWS)."""
+"""Maximum number of steps on the first rows, and of later steps on all rows (see `FIRST_ROWS`)."""
 
 FIRST_ROWS = 1_000
-"""Networks train on every k-th row before they train on all rows, with k = rows // FIRST_ROWS.
+"""Networks train on every k-th row before they train on all rows, with k = rows // `FIRST_ROWS`.
 
 Steps on few rows take little time: without noise, errors were about half after the same time.
 """
 
 SLOW_STEPS, DECAY_SLOW_STEPS, SLOW = 10, 5, 0.05
-"""Training ends if the loss falls by less than the share SLOW in SLOW_STEPS steps.
+"""Training ends if the loss falls by less than the fraction `SLOW` in `SLOW_STEPS` steps.
 
-With one of `DECAYS`, it ends if the loss falls so little in DECAY_SLOW_STEPS steps.
+With one of `DECAYS`, it ends if the loss falls so little in `DECAY_SLOW_STEPS` steps.
 """
 
 CLEAR, CLEAR_STEPS, CLEAR_SLOW_STEPS = 1e-5, 700, 20
-"""Bayesian regularization ends at a loss below CLEAR, because noise is then small.
+"""Bayesian regularization ends at a loss below `CLEAR`, because noise is then small.
 
-Up to CLEAR_STEPS steps without regularization follow; they end if the loss falls by less than the
-share SLOW in CLEAR_SLOW_STEPS steps.  Held-out losses choose the weights before or after them.
-On 2 * FIRST_ROWS rows or more, regularization does not end at CLEAR.
+Up to `CLEAR_STEPS` steps without regularization follow.  They end if the loss falls by less than
+the fraction `SLOW` in `CLEAR_SLOW_STEPS` steps.  Held-out losses choose the weights before or after
+these steps.
+On 2 * `FIRST_ROWS` rows or more, regularization does not end at `CLEAR`.
 """
 
 STUCK = 9.0

@@ -60,7 +60,7 @@ def choose_threshold(
 ) -> Threshold:
     """Return the threshold with the best score, for the networks' outputs of unseen rows.
 
-    The score of a threshold is a weighted mean over near thresholds (BANDWIDTH).
+    The score of a threshold is a weighted mean over near thresholds (`BANDWIDTH`).
     """
     start = check_threshold(choice, task)
     name = choice.metric or "cost"

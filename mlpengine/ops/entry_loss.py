@@ -96,8 +96,8 @@ class EntryLoss(Loss):
     def predictions(self) -> Sequence[Prediction]:
         """The predictions for a target.
 
-        If several outputs shift with the target, each of them is a prediction.  Otherwise the only
-        prediction is the output y that shifts, by default the first; with a log link, exp(y).
+        If several outputs shift with the target, each of them is a prediction.  If only one shifts,
+        this output y (the first one if none shifts) is the prediction; with a log link, exp(y).
         """
         f = self.formulas
         if len(f.locations) < 2:

@@ -233,7 +233,7 @@ def _check(index: Array, flat: Array, length: int, what: str) -> None:
 
 
 def _widened(index: Array, workspace: Array) -> tuple[Array, tuple[Call, ...]]:
-    """Return the index with the dtype `WIDE`, and the calls, if needed, that convert the index."""
+    """Return the index with the dtype `WIDE`, and the calls that convert the index, or ()."""
     if index.dtype == WIDE:
         return index, ()
     wide = workspace[0, ...]

@@ -112,7 +112,7 @@ class Loss(GradOp):
 
     @abstractmethod
     def target_spec(self, output: Spec, target: Spec | None = None) -> Spec:
-        """Return the spec of the target buffer; `target` is the caller's spec, if known.
+        """Return the spec of the target buffer; `target` is the spec of the caller's target.
 
         Raises: ShapeError or DtypeError if `target` does not fit.
         """
@@ -137,7 +137,7 @@ class Loss(GradOp):
         return type(self)(**self.measured_options)
 
     def best_constant(self, target: Array, outputs: int, weights: Array | None = None) -> Array:
-        """Return the constant output (outputs,) with the lowest mean loss, or NaN if unknown.
+        """Return the constant output (outputs,) with the lowest mean loss; NaN by default.
 
         Shapes: target (rows, ...), weights (rows,) or None.
         """
@@ -153,7 +153,7 @@ class Loss(GradOp):
         d_output: Array | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> float:
-        """Return the value; overwrite `d_output`, if given, with the gradient of `output`.
+        """Return the value; write the gradient of `output` into `d_output` unless it is None.
 
         Raises: ShapeError, DtypeError or IndexRangeError for targets or weights that do not fit.
         """

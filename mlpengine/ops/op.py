@@ -74,8 +74,8 @@ class GradOp:
 
     Every rule satisfies the following conditions.  The table of ops in ``tests/ops`` checks them:
 
-    * The rule overwrites all of `out`, and otherwise writes only into its work buffers.  If a value
-      has several consumers, the program adds their gradients.
+    * The rule overwrites all of `out`, and writes into nothing else but its work buffers.  If a
+      value has several consumers, the program adds their gradients.
     * If a slot of `out` is None, the rule does not compute the gradient of this operand.
     * The calls allocate nothing that grows with the operands.
     * `out` shares no memory with an operand, except as `in_place` allows.

@@ -354,7 +354,7 @@ class Optimizer(ABC):
                 cell[()] = numbers[name]
 
     def count(self, lr: float, steps: int = 1) -> None:
-        """Count `steps` steps that another backend made; `lr` is the rate of the last step."""
+        """Add `steps`, which another backend made, to the count; the last one had the rate `lr`."""
         self.current_lr = lr
         self._steps += steps
 

@@ -41,11 +41,11 @@ it is longer than `MAX_ACCELERATION` times `d`, it is not used.  A step takes up
 
 
 class LevenbergMarquardt(FullBatch, name="levenberg_marquardt"):
-    """Levenberg-Marquardt: (H + damping D) d = -gradient, with H the Gauss-Newton matrix.
+    """Levenberg-Marquardt: solves (H + damping D) d = -gradient, then changes the weights by d.
 
-    D is diagonal: the curvature of each parameter, but at least a tenth of the largest curvature.
-    The weights change by d + a / 2, where a is the geodesic acceleration: the outputs then move
-    nearly on a straight line.  If a is long, the weights change by d.
+    H is the Gauss-Newton matrix.  D is diagonal: the curvature of each parameter, but at least a
+    tenth of the largest curvature.  The change is d + a / 2 unless `a` is long, where `a` is the
+    geodesic acceleration: the outputs then move nearly on a straight line.
 
     A change that lowers the loss is accepted.  The damping is then multiplied by a factor from 1/3
     to 2: max(1/3, 1 - (2 gain - 1)^3), with gain = decrease of the loss / decrease of the quadratic

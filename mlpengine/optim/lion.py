@@ -15,7 +15,8 @@ class Lion(Optimizer, name="lion"):
 
     Moments: ``first`` = m / (1 - beta2).  Without gradients, a parameter stops moving when
     its moment falls below 1e-25 (in float32), because such a moment is set to zero.
-    Numbers: `rate` is the learning rate; sign(first * share + grads) is the sign of a step.
+    Numbers: `rate` is the learning rate; `share` is beta1 * (1 - beta2) / (1 - beta1), so that
+    sign(first * share + grads) is the sign of a step.
 
     Source: Chen et al. 2023, arXiv 2302.06675, algorithm 2.
     """

@@ -46,7 +46,10 @@ def find_ranges(
     decays: bool,
     decay_biases: bool,
 ) -> list[ParameterRange]:
-    """Return ranges of trained parameters with equal factors; `members` has the names by group."""
+    """Return ranges of trained parameters with equal factors.
+
+    `members` has the names of the parameters of each group.
+    """
     factors: dict[str, Group] = {}
     for name, group in groups.items():
         check_group(where, name, members)

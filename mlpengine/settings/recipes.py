@@ -94,8 +94,8 @@ FOLDED_ROWS = 100_000
 def folds_for(rows: int, blocks: int | None = None) -> int | None:
     """Return the number of folds for a table; None if there are too few or very many rows.
 
-    `blocks` is the number of distinct groups or times of the rows, if any.  There are at most half
-    as many folds as blocks, so that enough blocks are left for the test.
+    `blocks` is the number of distinct groups or times of the rows; None without groups and times.
+    There are at most half as many folds as blocks, so that enough blocks are left for the test.
     """
     folds = min(FOLDS, rows // ROWS_OF_FOLD, FOLDS if blocks is None else blocks // 2)
     return folds if folds > 1 and rows <= FOLDED_ROWS else None

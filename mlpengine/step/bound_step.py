@@ -52,11 +52,11 @@ class BoundStep(Uncopyable):
     """A compiled program for gradient norm, clipping and update, run after `calls`, or None."""
 
     program: "Executor | None" = None
-    """The compiled program that `calls` runs, if it computes all gradients; otherwise None."""
+    """The compiled program that `calls` runs; None if it does not compute all gradients."""
 
     @property
     def forward(self) -> "Executor | None":
-        """The compiled program, if it can also compute outputs without dropout; otherwise None."""
+        """The compiled program; None if it cannot compute outputs without dropout."""
         if not self.scratch.recording.predicts:
             return None
         program = self.fused or self.program

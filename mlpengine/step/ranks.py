@@ -37,7 +37,7 @@ class Ranks:
         self.cores = maxsize
 
     def first(self, value: T | None) -> T | None:
-        """Return the first value, in the order of ranks, that is not None; otherwise None."""
+        """Return the value of the first rank with a value that is not None, or None."""
         return next((v for v in self.of_all(value) if v is not None), None)
 
     def of_all(self, value: T) -> list[T]:

@@ -81,7 +81,7 @@ class TrainingStep:
         clip_norm: maximum global L2 norm of the gradients; None does not clip.
         weighted: whether batches come with sample weights.
         backend: ``compiled`` (machine code for these shapes), ``numexpr``, ``numpy``, or ``auto``
-            (compiled if there is a compiler, otherwise NumPy).  NumPy runs ops that the backend
+            (``compiled`` if there is a compiler, else ``numpy``).  NumPy runs ops that the backend
             lacks.  Machine code treats denormal numbers (below 1.2e-38 in float32) as zero.
         threads: maximum number of threads of a compiled step; small shapes use fewer.  The result
             has the same bits for every number of threads.

@@ -131,8 +131,8 @@ class Forward(_Bound):
     """A forward plan bound to memory: the values, and the calls that compute them.
 
     `leaves` maps node indices to the caller's arrays; this class allocates all other leaves.  The
-    values lie in `arena` if it is large enough, otherwise in a new arena.  With `check_finite`,
-    `run` raises NumericalError for a value that is not finite.
+    values lie in `arena` if it is large enough, else in a new arena.  With `check_finite`, `run`
+    raises NumericalError for a value that is not finite.
     """
 
     name = "forward"

@@ -109,7 +109,7 @@ class Expression(Operand):
         return self._apply(ops.LogSoftmax(axis), self)
 
     def where(self, a: Any, b: Any) -> Any:
-        """Return a where x is true or not 0, and b elsewhere; all three broadcast."""
+        """Return `a` where x is true or not 0, and `b` elsewhere; all three broadcast."""
         return functions.where(self, a, b)
 
     def matmul(self, b: Any) -> Any:
@@ -121,7 +121,7 @@ class Expression(Operand):
         return self._apply(ops.BatchMatMul(), self, b)
 
     def linear(self, w: Any, b: Any = None) -> Any:
-        """Return x @ w.T + b, a dense layer with w (out_dim, in_dim)."""
+        """Return x @ w.T + b, a dense layer; the shape of `w` is (out_dim, in_dim)."""
         return self._apply(ops.Linear(), self, w, b)
 
     def conv2d(
@@ -134,7 +134,10 @@ class Expression(Operand):
         dilation: IntOrPair = 1,
         groups: int = 1,
     ) -> Any:
-        """Return the cross-correlation of images x and kernels w (out, in / groups, kh, kw)."""
+        """Return the cross-correlation of images x and kernels `w`.
+
+        The shape of `w` is (output channels, input channels / groups, height, width).
+        """
         return self._apply(ops.Conv2d(stride, padding, dilation, groups), self, w, b)
 
     def max_pool2d(
@@ -144,7 +147,7 @@ class Expression(Operand):
         return self._apply(ops.MaxPool2d(kernel, stride, padding), self)
 
     def transpose(self, *axes: Any) -> Any:
-        """Return x with axes in the given order, as in ``x.transpose(1, 0)``; default: reversed."""
+        """Return x with its axes in another order, by default reversed: ``x.transpose(1, 0)``."""
         order = axes[0] if len(axes) == 1 and np.iterable(axes[0]) else axes
         return self._apply(ops.Transpose(tuple(order) if order else None), self)
 
@@ -229,7 +232,7 @@ class Expression(Operand):
         return self._apply(ops.MapLookup(key, known, lengths, axis), self)
 
     def layer_norm(self, scale: Any = None, bias: Any = None, *, eps: float = 1e-5) -> Any:
-        """Return x normalized over its last axis, times scale, plus bias."""
+        """Return x, normalized over its last axis, times `scale`, plus `bias`."""
         return self._apply(ops.LayerNorm(eps), self, scale, bias)
 
     def batch_norm(
@@ -241,7 +244,7 @@ class Expression(Operand):
         training: bool = True,
         eps: float = 1e-5,
     ) -> Any:
-        """Return x normalized per feature over the batch, times scale, plus bias."""
+        """Return x, normalized per feature over the batch, times `scale`, plus `bias`."""
         return self._apply(ops.BatchNorm(running, training, eps), self, scale, bias)
 
     def dropout(self, rate: float, rng: np.random.Generator) -> Any:

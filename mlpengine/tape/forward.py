@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class ForwardPlan:
     """The steps that compute `outputs`, and the buffers of all values.
 
-    Without `differentiable`, no value is kept for backward.  The values of the nodes `keep` stay in
+    Unless `differentiable`, no value is kept for backward.  The values of the nodes `keep` stay in
     memory after the run.  `nbytes` is the number of bytes for all storages.  `like` are the
     storages of the plan for a larger batch (see `place`).  `backward` are backward plans, shared by
     equal networks.
@@ -113,7 +113,7 @@ class ForwardPlan:
         )
 
     def _shared_storage(self, time: int, record: Record) -> Storage | None:
-        """Return the first operand's storage if the output may use it, too; otherwise None."""
+        """Return the first operand's storage, or None if the output must not use it, too."""
         x, y = viewed(record), record.outputs[0]
         if x is not None:
             return self.buffer(x).storage

@@ -32,8 +32,9 @@ class Program(Uncopyable):
         differentiable: whether `backward` is available; False saves memory.
         keep: further nodes; `value` returns their values after `forward`.
         retain: inner nodes; `grad` returns their gradients after `backward`.
-        inputs: arrays of the caller to read inputs from, by name; others are allocated.
-        gradients: arrays of the caller for gradients, by name of the leaf; others are allocated.
+        inputs: arrays of the caller to read inputs from, by name; all other inputs are allocated.
+        gradients: arrays of the caller for gradients, by name of the leaf; all other gradients are
+            allocated.
         check_finite: raise NumericalError if a value or a gradient is not finite.
 
     Attributes:
@@ -194,8 +195,8 @@ class Program(Uncopyable):
     def backward(self, seed: ArrayLike | Sequence[ArrayLike | None] | None = None) -> None:
         """Compute all gradients, and overwrite the previous gradients.
 
-        `seed` is the gradient of the output, by default ones.  For several outputs, `seed` is a
-        sequence of gradients, with None for ones.
+        `seed` is the gradient of the output; None means ones.  For several outputs, `seed` is a
+        sequence with the gradient, or None, for each output.
         Raises: TapeError before the first forward; ShapeError or DtypeError for a seed that does
             not fit its output.
         """

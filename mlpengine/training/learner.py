@@ -37,7 +37,7 @@ CHECKED_ROWS = 512
 """Number of training rows that must have finite outputs with the final weights."""
 
 EXPLODED = 1e12
-"""A run fails if its loss exceeds EXPLODED times the loss of the best constant output."""
+"""A run fails if its loss exceeds `EXPLODED` times the loss of the best constant output."""
 
 _log = logging.getLogger("mlpengine")
 

@@ -110,7 +110,7 @@ class TransferSet:
     ) -> "TransferSet":
         """Label the training rows, and `made` synthetic rows made from them.
 
-        `errors` are the teacher's errors on new rows, if known.
+        `errors` are the teacher's errors on new rows; None if there are none.
         """
         rng = np.random.Generator(np.random.PCG64([seed, 2]))
         calibrating = 0 if errors is None else CALIBRATION_ROWS

@@ -142,7 +142,7 @@ def _folded(
 
 
 def _inner(window: Window, frame: MatrixValue, to: MatrixValue, source: MatrixValue) -> Entries:
-    """Return the copy from images to padded images `frame` (if `to` is `frame`), or back."""
+    """Return the copy from images to padded images `frame` if `to` is `frame`, else the reverse."""
     image = source if to is frame else to
     rows, channels, height, width = image.array.shape
     ends = [contiguous(v.array.shape)[1:] for v in (to, source)]

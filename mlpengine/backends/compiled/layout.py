@@ -138,7 +138,10 @@ class Layout:
         return [each for each in (name, limit) if each is not None and self.knows(each)]
 
     def declare(self, names: Iterable[str], table: Sequence[str] = ()) -> Iterator[str]:
-        """Yield C declarations of the buffers `names`; `table`, if given, orders the addresses."""
+        """Yield C declarations of the buffers `names`.
+
+        For a shared function, `table` has the names in the order of the addresses (see `Shared`).
+        """
         places = {name: f"({self.kind(name)} *)table[{i}]" for i, name in enumerate(table)}
         known, pointer = (places, places.get) if table else (self._pointers, self.pointer)
         for name in dict.fromkeys(names):

@@ -38,7 +38,8 @@ MIN_CLAIMABLE = 8
 """Threads claim tiles or panels one by one if there are at least this many per thread."""
 
 READ_ONCE = 8
-"""A weight gradient with at most this many rows reads its operands too rarely to pad them."""
+"""A weight gradient with at most this many rows reads its operands so rarely that padding them
+does not pay."""
 
 MAX_THREADS_TO_PACK = 2
 """Up to this number of threads, each thread packs all panels; more threads share one copy."""
@@ -77,9 +78,10 @@ class Product(MatrixProduct, Kernel):
 
     @classmethod
     def of_matrices(cls, instruction: InstructionLike, values: Values) -> Sequence[Kernel]:
-        """Return the products of a `MatMul` a b with a single matrix b, or of its gradients.
+        """Return the product of a `MatMul` c = a b with a single matrix b, or of its gradients.
 
-        All axes of a but the last are merged into rows.  The products have the forms of `Linear`.
+        All axes of `a` except the last are merged into rows, so that products have the forms of
+        `Linear`.
         """
         if instruction.kind != "backward":
             (a, b), (out,) = values.read_each(instruction.reads), instruction.writes

@@ -80,7 +80,7 @@ def find_shared(
 
 
 def _chain(function: CFunction | None) -> Iterator[CFunction]:
-    """Yield a function, its tile function, and so on."""
+    """Yield a function, its tile function, the tile function of that, until there is none."""
     while function is not None:
         yield function
         function = function.tile

@@ -34,7 +34,7 @@ class Structure:
         self.key = [target, *given, *map(self._instruction, instructions)]
 
     def source_like(self, source: CSource, other: "Structure") -> CSource | None:
-        """Return `source` of `other` with the arrays of this program; None if the keys differ."""
+        """Return `source`, made for `other`, with this program's arrays; None if keys differ."""
         if self.key != other.key:
             return None
         pairs = zip(other.arrays, self.arrays, strict=True)

@@ -34,7 +34,10 @@ from mlpengine.ops import Mean, Mul, Sub, Sum, Var
 
 @dataclass(eq=False, repr=False)
 class RowSums(Kernel):
-    """Sums of x times `factor`; x has the shape `shape`; in `kept`, summed axes have length 1."""
+    """Sums of x times `factor`; x has the shape `shape`.
+
+    `kept` is the shape of the sums, where the summed axes have length 1.
+    """
 
     x: MatrixValue
     out: MatrixValue

@@ -87,7 +87,8 @@ LEVEL_NAMES = tuple(dict.fromkeys(name for levels in TARGET_LEVELS.values() for 
 """The names of all levels, highest first."""
 
 NATIVE_FLAGS = ("-march=native", "-mcpu=native")
-"""Flags for this processor; Clang for Arm may accept only the second, a cross compiler none."""
+"""Flags for this processor.  Clang for Arm may accept only the second one; a cross compiler may
+accept none."""
 
 TARGET_VARIABLE = "MLPENGINE_TARGET"
 """Environment variable that selects a level."""
@@ -161,7 +162,10 @@ class CompileTarget:
 
 
 def compiler_command() -> tuple[str, ...] | None:
-    """Return the command in $CC; if unset, cc, gcc, clang or zig (of ziglang); None if missing."""
+    """Return the command in $CC; None if there is no such command.
+
+    If $CC is not set, return the first of cc, gcc, clang and zig (of ziglang) that exists, or None.
+    """
     named = os.environ.get("CC")
     if named:
         try:
@@ -288,7 +292,7 @@ def compiler_stamp(command: tuple[str, ...]) -> str:
         file = os.stat(path)
         parts += [str(file.st_size), str(file.st_mtime_ns), str(file.st_ino)]
     if "ziglang" in command:
-        from importlib.metadata import PackageNotFoundError, version  # imported late: slow
+        from importlib.metadata import PackageNotFoundError, version  # a slow import
 
         with suppress(PackageNotFoundError):
             parts.append(version("ziglang"))

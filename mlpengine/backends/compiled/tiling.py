@@ -60,7 +60,8 @@ class Tiling(NamedTuple):
     Attributes:
         height: maximum number of rows of a tile.
         packing: how b is copied into panels.
-        ahead: whether all panels are packed before the product; otherwise, each group before use.
+        ahead: whether all panels are packed before the product.  If False, each group of panels is
+            packed right before it is read.
         pack_rows: whether the rows of `a` that a tile reads are copied, too.
         depth_block: number of terms in a pass.
         group: number of panels in a group.

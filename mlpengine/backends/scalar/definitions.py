@@ -61,7 +61,7 @@ class Constants(NamedTuple):
 
 
 class ScalarFunction(NamedTuple):
-    """A function of an exported file; `about` is its comment, `result` its C type."""
+    """A function of an exported file; `about` is its comment, `result` the type that it returns."""
 
     name: str
     parameters: Mapping[str, ParameterKind]

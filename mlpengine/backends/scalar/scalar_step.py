@@ -53,7 +53,10 @@ def write_step(
 
 
 def _apart(kernels: Iterable[Kernel]) -> Iterator[Kernel]:
-    """Yield the kernels; of the ops fused into a product dx = dy w, only a first op on dx stays."""
+    """Yield the kernels, and most of the ops that are fused into input gradients dx = dy w.
+
+    A fused op stays in its product if it is the first one, and if only this op reads dx.
+    """
     for kernel in kernels:
         yield kernel
         if isinstance(kernel, Product) and kernel.form == "input_gradient":

@@ -330,7 +330,7 @@ def _codes_text(levels: Sequence[str]) -> str:
 
 
 def _variants(column: Column) -> str | None:
-    """Return a remark on up to SHOWN_LEVELS levels that differ only in case and blanks."""
+    """Return a remark on up to `SHOWN_LEVELS` levels that differ only in case and blanks."""
     if column.kind != "text" or kind_of(column) != "category":
         return None
     by_form: dict[str, list[str]] = {}

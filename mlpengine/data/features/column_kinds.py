@@ -45,10 +45,10 @@ _DIGITS = re.compile(r"[+-]?[\d.,'\u2019\u00a0\u202f ]+(?:[eE][+-]?\d+)?")
 def kind_of(column: Column) -> FeatureKind:
     """Return the kind of a column as a feature.
 
-    A level is a distinct text of a text column.  A column with more than FEW_LEVELS levels is
+    A level is a distinct text of a text column.  A column with more than `FEW_LEVELS` levels is
     `mixed` if nearly all levels are numbers.  Codes of equal length, such as postal codes with
     leading zeros, are not `mixed`.  Another text column is a `category` if it has at most
-    FEW_LEVELS levels, or at most half as many levels as non-missing values.  All others, such as
+    `FEW_LEVELS` levels, or at most half as many levels as non-missing values.  All others, such as
     names and ids, are `text`, and cannot be features.  An `integer` column is a number, unless the
     setting `categorical` lists the column.
     """
@@ -78,7 +78,7 @@ def marked_number(column: Column) -> tuple[str, str] | None:
 
     Marks are units, percent and currency signs, parentheses around negative numbers, and the
     typographic minus sign.  The result is None unless nearly all levels are numbers, with at most
-    MAX_MARKS different marks.
+    `MAX_MARKS` different marks.
     """
     if column.kind != "text":
         return None
@@ -195,7 +195,7 @@ def few_texts(column: Column) -> tuple[int, int] | None:
     """Return the first row with a text, and the number of such rows, if most rows are numbers.
 
     The result is None if the column is not a category, if no row is a text, or if texts are more
-    than the share FEW_TEXTS of the non-missing values.  Codes such as 007 are texts.
+    than the share `FEW_TEXTS` of the non-missing values.  Codes such as 007 are texts.
     """
     if kind_of(column) != "category":
         return None
@@ -232,7 +232,7 @@ def task_of(columns: list[Column]) -> TaskName:
     """Return the task that target columns imply.
 
     A single column is classification if it has texts, booleans, or whole numbers with at most two
-    distinct values.  Up to FEW_LEVELS distinct whole numbers, each in ROWS_PER_CLASS rows on
+    distinct values.  Up to `FEW_LEVELS` distinct whole numbers, each in `ROWS_PER_CLASS` rows on
     average, are also classes, unless they look like counts or grades.  Several columns of 0 and 1,
     or of booleans, are multi-label.  Everything else is regression.
     """
@@ -253,12 +253,12 @@ def task_of(columns: list[Column]) -> TaskName:
 def _are_amounts(values: Array) -> bool:
     """Return whether whole numbers (NaN if missing) look like counts or like grades.
 
-    Counts begin at 0 and have at least MIN_COUNTS distinct values.  Multiples of 5 beyond the most
-    frequent count are ignored, because people round to them.  Grades do not begin at 0, have at
-    least MIN_MARKS distinct values without a gap, and the smallest value is rare.
-    In both, the largest value is rare.  The farther a value is from the most frequent value, the
-    fewer rows it has, up to chance.  A rare value has less than 1 / RARER as many rows as the most
-    frequent value.
+    Counts begin at 0 and have at least `MIN_COUNTS` distinct values.  Multiples of 5 beyond the
+    most frequent count are ignored, because people round to them.  Grades do not begin at 0, have
+    at least `MIN_MARKS` distinct values without a gap, and the smallest value is rare.
+    For both, the largest value is rare.  The farther a value is from the most frequent value, the
+    fewer rows it has, up to chance.  A value is rare if it has less than 1 / `RARER` as many rows
+    as the most frequent value.
     """
     numbers, rows = np.unique(values[~np.isnan(values)], return_counts=True)
     if numbers[0] == 0:

@@ -80,7 +80,7 @@ class NewRows:
 
 
 def _first(lines: list[str], what: str) -> list[str]:
-    """Return at most LISTED_COLUMNS lines, then a line with the number of further columns."""
+    """Return at most `LISTED_COLUMNS` lines, then a line with the number of further columns."""
     more = len(lines) - LISTED_COLUMNS
     return lines if more <= 0 else [*lines[:-more], f"{plural(more, 'more column')} {what}"]
 

@@ -42,7 +42,7 @@ number of values that are not missing.  `mlpengine.export._lags_c` has the same 
 
 
 class Derived(NamedTuple):
-    """A derived column; `function` is "lag" or a name in FUNCTIONS, `length` a number of rows."""
+    """A derived column; `function` is "lag" or a name in `FUNCTIONS`, `length` a number of rows."""
 
     name: str
     source: str

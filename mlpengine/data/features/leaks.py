@@ -150,7 +150,7 @@ def share_of_classes(codes: Array, goal: Goal, *, has_groups: bool) -> float:
     """Return 1 - errors / (errors of always predicting the most frequent class).
 
     With `has_groups`, the neighbors of a row are the other rows with the same code.  Else, they are
-    the EACH_SIDE next rows on both sides in the order of codes.  A row is an error if less than
+    the `EACH_SIDE` next rows on both sides in the order of codes.  A row is an error if less than
     half of its neighbors have its class.
     """
     own, counts = goal.codes, goal.counts

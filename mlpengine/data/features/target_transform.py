@@ -37,7 +37,7 @@ def can_be_log(y: Array) -> bool:
 
 
 def log_is_better(x: Array, y: Array) -> bool:
-    """Return whether learning log(y) instead of y (rows,) lowers the RMSE by the share GAIN.
+    """Return whether learning log(y) instead of y (rows,) lowers the RMSE by the share `GAIN`.
 
     Both models are ridge regressions on the features `x` (rows, features) and on random units
     max(0, weighted sum of features).  Errors are out-of-fold, in the target's units.

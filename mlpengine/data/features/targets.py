@@ -344,7 +344,7 @@ class TimeTarget(NumberTarget):
         return np.where(seen, [times, np.full_like(times, np.inf)], [-times, bounds]).T
 
     def scaled(self, values: Array) -> Array:
-        """Convert encoded rows (rows, 2) to the units of networks; 0 becomes -LEAST_TIME."""
+        """Convert encoded rows (rows, 2) to the units of networks; 0 becomes -`LEAST_TIME`."""
         return np.where(values == 0, -LEAST_TIME, super().scaled(values))
 
     def state_dict(self) -> dict[str, Any]:
@@ -503,7 +503,7 @@ def exposures(table: Table, column: str) -> Array:
 
 
 def _rates(table: Table, columns: Sequence[str], exposure: str | None) -> Array:
-    """Return columns of numbers (rows, columns), each divided by the exposure, if any."""
+    """Return columns of numbers (rows, columns), divided by the `exposure` unless it is None."""
     gaps = len(columns) > 1
     values = np.column_stack([_numbers(table, name, gaps=gaps) for name in columns])
     return values if exposure is None else values / exposures(table, exposure)[:, None]

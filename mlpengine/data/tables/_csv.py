@@ -50,8 +50,8 @@ from mlpengine.data.tables.table import Column, Table
 _NO_ROWS = "has a header and no rows; add rows of data"
 
 SMALL, FIRST = 1 << 19, 1 << 16
-"""Sizes in bytes.  The csv module alone reads files up to SMALL, because importing pyarrow would
-take longer.  Of larger files, the csv module reads the first rows, up to FIRST."""
+"""Sizes in bytes.  The csv module alone reads files up to `SMALL`, because importing pyarrow would
+take longer.  Of larger files, the csv module reads the first rows, up to `FIRST`."""
 
 # minimum size of a block for pyarrow: in bytes, and in rows of 8 bytes for each column
 _BLOCK, _BLOCK_ROWS = 1 << 20, 256

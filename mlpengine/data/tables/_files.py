@@ -24,7 +24,7 @@ BOMB_BYTES, BOMB_RATIO = 4 << 20, 400
 Real tables have ratios of 5 to 50."""
 
 BINARY_BYTES = 64 << 20
-"""Limit of unpacked bytes for Parquet and Feather files, instead of BOMB_BYTES."""
+"""Limit of unpacked bytes for Parquet and Feather files, instead of `BOMB_BYTES`."""
 
 _BLOCK = 1 << 20
 

@@ -223,11 +223,11 @@ class Table:
 
     @property
     def numbering(self) -> str:
-        """Unit of `row_numbers`: "line" of the file if known, else "row"."""
+        """Unit of `row_numbers`: "line" of the file, or "row" if lines are unknown."""
         return "row" if self.first_line is None else "line"
 
     def row_numbers(self) -> Array:
-        """Return the line of each row in the file if known, else the number of each row from 1."""
+        """Return the line of each row in the file, or its number from 1 if lines are unknown."""
         rows = np.arange(self.n_rows) if self.origin is None else self.origin
         return rows + (1 if self.first_line is None else self.first_line)
 
