@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -26,6 +26,7 @@ from mlpengine.config.reader import Document
 from mlpengine.config.schema import Config
 from mlpengine.config.sections import fill_missing
 from mlpengine.config.tables import (
+    codes_of,
     history_of,
     read_source,
     read_tables,
@@ -38,7 +39,7 @@ from mlpengine.core.files import checked_path, is_run
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import quoted, shown_name, suggestion
 from mlpengine.data.features import Preprocessor
-from mlpengine.data.features.column_kinds import kind_of
+from mlpengine.data.features.column_kinds import kind_of, task_of
 from mlpengine.data.tables import Table, read_table
 from mlpengine.data.tables.detect import Detected, detect
 from mlpengine.data.tables.frames import as_table, categorical_columns
@@ -234,9 +235,7 @@ def fit(
         config = {**config, "loss": model.plain_loss}
     with Progress(progress) as shown:
         shown.stage("reading the table")
-        file, tables, decided, warned = _config(
-            table, target, given, config, proposing=model is None
-        )
+        file, tables, decided, warned = _config(table, target, given, config, model=model)
         data = loaded_data(file, tables, warm_start=model)
         shown.stage("preparing the networks")
         trainer = trainer_of(data, model)
@@ -262,7 +261,7 @@ def check(table: Any, /, target: str | Sequence[str] | None = None, **config: An
 
     Raises: ConfigError and DataError as `fit`.
     """
-    file, tables, *_ = _config(table, target, {}, config, proposing=True, name="check")
+    file, tables, *_ = _config(table, target, {}, config, name="check")
     return TableCheck.of(file, *read_source(file, table=tables.get("train")))
 
 
@@ -325,7 +324,7 @@ def distill(
     if validation is None:
         one.setdefault("data", {}).setdefault("split", {}).setdefault("validation", 0.0)
         one["training"].setdefault("early_stopping", None)
-    file, tables, *_ = _config(table, target, given, one, proposing=True)
+    file, tables, *_ = _config(table, target, given, one)
     data = loaded_data(file, tables)
     frames = {"train": table, **{name: rows for name, rows in given.items() if rows is not None}}
     if "drop" not in one.get("data", {}) and file.config.data.drop:
@@ -413,10 +412,13 @@ def _config(
     given: Mapping[str, Any],
     config: Mapping[str, Any],
     *,
-    proposing: bool,
+    model: Model | None = None,
     name: str = NAME,
 ) -> tuple[ConfigFile, dict[str, Table], list[str], list[str]]:
-    """Return the checked config, the tables in memory by part, the decisions, and warnings."""
+    """Return the checked config, the tables in memory by part, the decisions, and warnings.
+
+    `model` is the model of a warm start.
+    """
     _check_call(table, target, given, config, name)
     sections = as_config(config)
     own = sections.setdefault("data", {})
@@ -424,8 +426,7 @@ def _config(
         raise UsageError(f"{name}: data must be a mapping of keys (got {own!r:.60})")
     if target is not None:
         own["target"] = as_config(target)
-    kept = own.get("categorical", [])
-    categorical = dict.fromkeys([kept] if isinstance(kept, str) else kept)
+    categorical = dict.fromkeys(_names(own.get("categorical")))
     in_memory = {}
     parts = {"train": table, **{k: v for k, v in given.items() if v is not None}}
     for part, rows in parts.items():
@@ -437,29 +438,30 @@ def _config(
         if part == "train":
             categorical |= dict.fromkeys(categorical_columns(rows))
         in_memory[part] = rows
-    targets = own.get("target", [])
-    targets = [targets] if isinstance(targets, str) else targets
+    targets = _names(own.get("target"))
     features = [name for name in categorical if name not in targets]
     if features:
         own["categorical"] = features
+    texts, infers = _texts(own, [*categorical], targets, model)
     tables: dict[str, Table] = {}
     decided: list[str] = []
     warned: list[str] = []
-    if proposing and not own.get("stream"):
+    if model is None and not own.get("stream"):
         detected = None
         with suppress(ConfigError, DataError):  # raised again by the check below or in training
             checked = checked_sections({"data": deepcopy(own)}, name)
             reading, data = reading_of(checked), checked.config.data
             how = reading.to_dict()
             if "train" in in_memory:
-                tables["train"] = as_table(
-                    table, text=features, labels=targets, source="table", **how
-                )
+                tables["train"] = _in_memory(table, texts, targets, how, infers=infers)
                 detected = Detected(tables["train"], reading, [])
             elif how:
-                detected = Detected(read_table(own["source"], labels=targets, **how), reading, [])
+                codes = codes_of(checked)
+                whole = read_table(own["source"], labels=targets, codes=codes, **how)
+                detected = Detected(whole, reading, [])
             else:
-                detected = detect(own["source"], target=data.target or (), group=data.split.group)
+                group, codes = data.split.group, codes_of(checked)
+                detected = detect(own["source"], target=data.target, group=group, codes=codes)
         if detected:
             try:
                 facts = None
@@ -474,9 +476,70 @@ def _config(
     how = reading_of(file).to_dict()
     for part, rows in in_memory.items():
         if part not in tables:
+            own_infers = infers and part == "train"
             source = "table" if part == "train" else part
-            tables[part] = as_table(rows, text=features, labels=targets, source=source, **how)
+            tables[part] = _in_memory(rows, texts, targets, how, source, infers=own_infers)
+    warned += _equal_numbers(tables.get("train"), targets, infers=infers)
     return file, tables, decided, warned
+
+
+def _equal_numbers(table: Table | None, targets: Sequence[str], *, infers: bool) -> Iterator[str]:
+    """Yield and log a warning for each column where two texts are read as one number.
+
+    Targets are left out if a setting states the task.
+    """
+    for name, texts in table.number_texts.items() if table else ():
+        key = "data.task: classification" if name in targets else f"data.categorical: [{name}]"
+        if texts and (infers or name not in targets):
+            line = (
+                f"column {name!r}: the texts {' and '.join(map(repr, texts))} are read as one "
+                f"number; if they are different codes, set {key}"
+            )
+            _log.warning("warning: table: %s", line)
+            yield line
+
+
+def _names(given: Any) -> list[str]:
+    """Return a name or names as a list; other values are refused later."""
+    return [given] if isinstance(given, str) else given if isinstance(given, list) else []
+
+
+def _texts(
+    data: Mapping[str, Any], categorical: list[str], targets: list[str], model: Model | None
+) -> tuple[list[str], bool]:
+    """Return the columns in memory that stay text, and whether the target's texts decide it.
+
+    A model of a warm start with numbers as classes needs numbers.
+    """
+    if model and not any(isinstance(label, str) for label in model.preprocessor.classes):
+        return [name for name in categorical if name not in targets], False
+    task = data.get("task", "auto")
+    texts = [*categorical, *(targets if task == "classification" else ())]
+    return texts, task in ("auto", None) and "event" not in data and len(targets) == 1
+
+
+def _in_memory(
+    rows: Any,
+    texts: list[str],
+    targets: Sequence[str],
+    how: Mapping[str, Any],
+    source: str = "table",
+    *,
+    infers: bool,
+) -> Table:
+    """Return rows in memory as a table; the columns `texts` stay text.
+
+    If it `infers` the task, a target of texts with classes stays text, too, and joins `texts`.
+    """
+    table = as_table(rows, text=texts, labels=targets, source=source, **how)
+    if (
+        infers
+        and targets[0] in table.number_texts
+        and task_of([table[targets[0]]]) == "classification"
+    ):
+        texts += targets
+        return as_table(rows, text=texts, labels=targets, source=source, **how)
+    return table
 
 
 def checked_sections(sections: dict[str, Any], name: str = NAME) -> ConfigFile:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from hashlib import file_digest
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -93,7 +93,9 @@ def read_tables(
         path = getattr(file.config.data, f"{part}_source")
         if path and part not in tables:
             _check_other_rows(file, part)
-            tables[part] = _read(file, f"{part}_source", path, fitted=preprocessor)
+            codes = dict.fromkeys([*codes_of(file), *target])
+            texts = [name for name in codes if name in table and table[name].kind == "text"]
+            tables[part] = _read(file, f"{part}_source", path, fitted=preprocessor, text=texts)
         if part in tables:
             if not tables[part].n_rows:
                 raise DataError(f"{tables[part].source}: rows are needed (got none)")
@@ -304,6 +306,12 @@ def reading_of(file: ConfigFile) -> CsvDialect:
     return CsvDialect(**{one.name: getattr(data, one.name) for one in fields(CsvDialect)})
 
 
+def codes_of(file: ConfigFile) -> list[str]:
+    """Return the columns of categories and classes, where 3.1 and 3.10 are not one value."""
+    data = file.config.data
+    return [*data.categorical, *(data.target if data.task == "classification" else ())]
+
+
 def read_source(
     file: ConfigFile,
     progress: OnProgress | None = None,
@@ -367,7 +375,9 @@ def _read(
     source: str,
     progress: OnProgress | None = None,
     fitted: Preprocessor | None = None,
+    text: Sequence[str] | None = None,
 ) -> Table:
+    """Read a table; `text` are the codes that are texts in the training table, if it is known."""
     if source in DATASETS:
         return load_dataset(source)
     path = file.find(source)
@@ -385,7 +395,11 @@ def _read(
     if not path.is_file():  # a run may read the file again
         what = "a directory; name a file in it" if path.is_dir() else "a pipe or a device"
         raise file.wrong(("data", key), f"must be a file (got {path}, {what})")
-    how = {"labels": file.config.data.target} | (fitted.read_arguments if fitted else {})
+    how: dict[str, Any] = {"labels": file.config.data.target}
+    if fitted:
+        how |= fitted.read_arguments
+    else:
+        how |= {"codes": codes_of(file)} if text is None else {"text": text}
     how |= reading_of(file).to_dict()
     stream = file.config.data.stream
     if stream:
@@ -432,7 +446,7 @@ def _check_columns(file: ConfigFile, table: Table) -> None:
         if path != ("data", "drop") or name not in [*data.features, *history_of(file).names]:
             target: Sequence[str] = () if path == ("data", "target") else data.target
             free = [other for other in table.names if other not in target]
-            hint = table.header_hint or suggestion(name, free)
+            hint = table.header_hint() or suggestion(name, free)
             parts = [part for part in re.split(r"[,;\s]+", name) if part]
             if len(parts) > 1 and {*parts} <= {*table.names}:
                 hint = f"; write [{', '.join(parts)}]"

@@ -10,7 +10,7 @@ from mlpengine.settings import FeatureSettings, Fix
 
 def leak_verdict(leak: Leak, advice: str, drop: Sequence[str]) -> Verdict:
     """Return the verdict on a feature; its fix drops the columns `drop`."""
-    unless = "" if leak.is_target else ", unless it is known when you predict"
+    unless = ", unless it is known when you predict"
     fix = [Fix(FeatureSettings, "drop", tuple(drop))]
     return found_leak(leak, f"{advice}{unless}.", fix)
 

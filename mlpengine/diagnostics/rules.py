@@ -284,11 +284,12 @@ def clip_low(diagnostics: Diagnostics) -> Verdict | None:
     share = median(diagnostics.series.of("clipped_share"))
     norms = diagnostics.series.of("gradient_norm")
     clipped = diagnostics.series.of("clipped_norm")
-    coefficient, limit = median(clipped[norms > 0] / norms[norms > 0]), limits.COEFFICIENT
+    usual, limit = median(norms[norms > 0]), limits.COEFFICIENT
+    coefficient = median(clipped[norms > 0]) / usual
     scaled = hasattr(diagnostics.optimizer, "betas") or hasattr(diagnostics.optimizer, "alpha")
     if scaled or not (share > limits.CLIPPED and coefficient < limit):
         return None  # steps of Adam and RMSprop do not depend on the scale of the gradient
-    headline, norm = "Gradients are clipped too much", rounded(median(norms))
+    headline, norm = "Gradients are clipped too much", rounded(usual)
     evidence = (
         f"The gradient was clipped in {percent(share)} of the steps, usually to "
         f"{two_digits(coefficient)} times its norm."

@@ -47,7 +47,9 @@ class FeatureSettings:
     classes: Texts = Field(default=(), description="All class labels in order; by default, sorted.")
     drop: Texts = Field(default=(), description="Columns to leave out.")
     categorical: Texts = Field(
-        default=(), description="Number columns to read as categories, such as postal codes."
+        default=(),
+        description="Number columns to read as categories, such as postal codes. If a CSV writes "
+        "a number in several ways, such as 3.1 and 3.10, each text is a category.",
     )
     features: dict[str, str] = Field(
         default_factory=dict,

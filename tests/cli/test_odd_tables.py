@@ -41,7 +41,7 @@ def test_a_text_that_is_not_in_the_encoding_is_refused(mlpengine, tmp_path):
     assert answer.code == 2
     assert "odd.csv: text_encoding: the file is not utf-32" in answer.err
     (tmp_path / "c.yaml").write_text("data: {source: odd.csv, target: y}\n")
-    assert "or set data.text_encoding: cp1252" in mlpengine("check", "c.yaml").err
+    assert "set data.text_encoding: cp1252" in mlpengine("check", "c.yaml").err
 
 
 def test_predict_reads_the_columns_of_the_model(mlpengine, tmp_path):

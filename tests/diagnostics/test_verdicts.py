@@ -272,6 +272,15 @@ def test_a_rule_speaks_beyond_its_limits_alone(name, case, changes, tmp_path):
         load_config(path, fixes)
 
 
+def test_the_advised_norm_undoes_the_reported_factor():
+    """Half of the norms are small: the median of ratios is not the ratio of medians."""
+    norms = {"gradient_norm": [0, 5, 5, 800, 800], "clipped_norm": [0, 1, 1, 1, 1]}
+    (found,) = verdicts(measured(quantities=CLIPPED | norms))
+    assert found.name == "clip_low"
+    assert found.value == pytest.approx(1 / 402.5)
+    assert found.fix[0].value * found.value == pytest.approx(1, rel=0.05)
+
+
 def test_every_verdict_has_a_case():
     leak = leak_verdict(Leak("a", 1.0, "it is the target", is_target=True), "Drop it", ["a"])
     assert {case[0] for case in CASES} | {leak.name, *OF_COLUMNS} == VERDICTS.keys() & {*SHIPPED}

@@ -309,3 +309,50 @@ def test_own_tables_for_validation_and_test(diabetes):
     assert set(result.metrics) == {"train"}
     measured = model.evaluate(frame[:300])
     assert result.metrics["train"]["r2"] == pytest.approx(measured["r2"], rel=1e-6)
+
+
+def versions(rows=240):
+    rng = np.random.default_rng(0)
+    code, z = np.arange(rows) % 3, rng.normal(size=rows)
+    texts = np.array(["3.1", "3.9", "3.10"], object)[code]
+    return pd.DataFrame({"version": texts, "z": z, "y": np.array([-5.0, 0.0, 5.0])[code] + z / 10})
+
+
+def test_codes_with_equal_numbers_are_categories_of_a_csv(tmp_path):
+    table = versions()
+    table.to_csv(tmp_path / "t.csv", index=False)
+    table[table.version != "3.10"].to_csv(tmp_path / "new.csv", index=False)
+    data = {"categorical": ["version"]}
+    new, once = str(tmp_path / "new.csv"), {"training": {"epochs": 20, "folds": None}}
+    for rows in (table, str(tmp_path / "t.csv")):
+        model, result = mlpengine.fit(rows, "y", test=new, data=data, **once)
+        assert result.metrics["test"]["r2"] > 0.9
+        found = model.predict(pd.DataFrame({"version": [3.1, "3.10", 3.9], "z": 0.0}))
+        np.testing.assert_allclose(found, [-5, 5, 0], atol=1)
+        assert not any("'3.10'" in line for line in result.remarks)
+    _, result = mlpengine.fit(table, "y", **once)
+    assert "'3.1' and '3.10'" in " ".join(result.remarks)
+
+
+def test_labels_of_texts_come_back_as_texts(tmp_path):
+    table = versions()
+    table["whole"] = np.array(["1", "2"])[(table.y > 0).astype(int)]
+    table["answer"] = np.array(["False", "True"])[(table.y > 0).astype(int)]
+    table.to_csv(tmp_path / "t.csv", index=False)
+    once = {"training": {"epochs": 20, "folds": None}}
+    classes = {"version": "classification", "whole": "auto", "answer": "auto"}
+    for target, task in classes.items():
+        rows = table[["y", target]]
+        model, _ = mlpengine.fit(rows, target, test=rows, data={"task": task}, **once)
+        assert model.classes == sorted({*table[target]})
+        assert (
+            (model.predict(rows) == rows[target]).mean() == model.evaluate(rows)["accuracy"] > 0.9
+        )
+        drop = [name for name in table.columns if name not in rows]
+        data = {"task": task, "drop": drop}
+        of_file, _ = mlpengine.fit(str(tmp_path / "t.csv"), target, data=data, **once)
+        of_csv = {"version": ["3.1", "3.10", "3.9"], "whole": [1, 2], "answer": [False, True]}
+        assert of_file.classes == of_csv[target]
+        assert of_file.evaluate(rows)["accuracy"] > 0.9
+    _, result = mlpengine.fit(table[["z", "version"]], "version", **once)  # numbers by default
+    assert "'3.1' and '3.10'" in " ".join(result.remarks)

@@ -365,7 +365,11 @@ def test_comments_cannot_be_left(text):
     shown = comment_text(text)
     assert shown.isascii()
     assert shown.isprintable()
-    assert not any(part in shown for part in ("*/", "/*", "??", "\\"))
+    assert not any(part in shown for part in ("*/", "/*", "??", "a\\"))
+
+
+def test_comments_tell_other_letters_apart():
+    assert comment_text("\u6771 \xe9 \U0001f600 \\") == "\\u6771 \\xe9 \\U0001f600 /"
 
 
 # ---------------------------------------------------------------- refusals and the command

@@ -146,9 +146,12 @@ def identifier(text: str, *, upper: bool = False) -> str:
 
 
 def comment_text(text: str) -> str:
-    """Return up to 1,000 characters of `text` as printable ASCII that is safe in a C comment."""
+    r"""Return up to 1,000 characters of `text` as printable ASCII that is safe in a C comment.
+
+    Other characters are written as in Python, such as \u6771.
+    """
     text = text if len(text) <= 1000 else f"{text[:1000]}..."
-    plain = text.encode("ascii", "replace").decode().translate(IN_COMMENTS)
+    plain = text.translate(IN_COMMENTS).encode("ascii", "backslashreplace").decode()
     return re.sub(r"(?<=[*/?])(?=[*/?])", " ", plain)
 
 

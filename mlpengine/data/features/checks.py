@@ -40,7 +40,9 @@ from mlpengine.settings.features import TaskName
 
 KEEP_IF = "keep it only if it is known when you predict, else list it under data.drop"
 
-USE_IT = "to use it, set data.drop: [], or a list without this column"
+USE_IT = (
+    "to use it, if it is known when you predict, set data.drop: [], or a list without this column"
+)
 
 CORRECT = "correct or clear the value"
 

@@ -161,8 +161,8 @@ class RowHistory(NamedTuple):
                 row, table = row - table.n_rows, timed[-1]
             raise DataError(
                 f"{table.where(self.time, row)}: data.lags needs one row for each time of a "
-                "series, and another row has this time; delete one of them, or name the column of "
-                "series in data.series"
+                "series, and another row has this time; delete one of them"
+                + ("" if self.series else ", or name the column of series in data.series")
             )
         counts = np.bincount(own, minlength=int(codes.max(initial=0)) + 1)
         ends = np.cumsum(counts + reach)

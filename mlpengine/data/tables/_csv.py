@@ -42,7 +42,7 @@ from mlpengine.data.tables.column_reader import (
     parsed_column,
     without_rare_gaps,
 )
-from mlpengine.data.tables.dialect import CsvOptions
+from mlpengine.data.tables.dialect import DELIMITERS, CsvOptions
 from mlpengine.data.tables.progress import OnProgress
 from mlpengine.data.tables.stored import Spill
 from mlpengine.data.tables.table import Column, Table
@@ -251,6 +251,12 @@ class _Body:
 
     def _advice(self, row: list[str], *, is_first: bool) -> str:
         delimiter = self.header.delimiter
+        others = [mark for mark in DELIMITERS if mark in self.header.names[0] and mark != delimiter]
+        if self.width == 1 and others and self.options.reading.delimiter:
+            return (
+                f"cells are separated by {delimiter!r}, but the header has {others[0]!r}: change "
+                "data.delimiter, or the file"
+            )
         if self.width == 1 and (is_first or self.header.names[0].startswith("#")):
             return "delete lines above the header"
         if len(row) < self.width:
@@ -272,6 +278,7 @@ class _Body:
                     f"{where}: column {place + 1} has no name, but {table.place(int(filled[0]))} "
                     "has a value there; name the column or delete it"
                 )
+        table.delimiter = self.header.delimiter
         columns: dict[str, Column] = {}
         for place, name in enumerate(names):
             if place not in self.readers:

@@ -203,8 +203,8 @@ class TextSource:
             other = self._wide.upper() or "another encoding such as Latin-1"
             raise EncodingError(
                 f"{self.where}: line {line}: must be UTF-8 (byte 0x{content[error.start]:02x} at "
-                f"offset {self.offset + error.start}); it looks like {other}: save it as UTF-8, "
-                f"or set data.text_encoding: {name}"
+                f"offset {self.offset + error.start}); it looks like {other}: save it as UTF-8; "
+                f"to train on it as it is, set data.text_encoding: {name}"
             ) from None
 
     def first_lines(self, size: int) -> list[str]:

@@ -158,6 +158,8 @@ def parsed_column(column: Column, table: Table, name: str, options: CsvOptions) 
     """Return a text column as booleans, numbers or nanosecond times, if all levels allow it."""
     if column.kind != "text" or name in options.text:
         return column
+    if name in options.codes:
+        return _numbers_of_codes(column, table, name, options)
     reading = options.reading
     known = _without(column.levels, reading.missing)
     if (answers := parsing.booleans(known)) is not None:
@@ -172,6 +174,20 @@ def parsed_column(column: Column, table: Table, name: str, options: CsvOptions) 
     if values is None:
         return times_of(column)
     return _by_level(column, dict(zip(known, values, strict=True)))
+
+
+def _numbers_of_codes(column: Column, table: Table, name: str, options: CsvOptions) -> Column:
+    """Return a text column as numbers or dates, unless a number has several spellings."""
+    options = options._replace(codes=options.codes - {name})
+    reader = ColumnReader(name, options, options.first_number_step)
+    reader.add(column.levels)
+    each = reader.column()
+    if each.kind == "text":
+        parsed = parsed_column(column, table, name, options)
+    else:
+        parsed = Column(np.append(each.values, np.nan)[column.values], each.kind)
+    spellings = len(_without(column.levels, options.reading.missing))
+    return column if parsed.kind == "number" and len(parsed.distinct()) < spellings else parsed
 
 
 def times_of(column: Column) -> Column:

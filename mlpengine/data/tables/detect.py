@@ -58,26 +58,29 @@ def detect(
     *,
     target: Sequence[str] = (),
     group: str | None = None,
+    codes: Sequence[str] = (),
     progress: OnProgress | None = None,
 ) -> Detected:
     """Read a table and infer the format of its values.
 
-    Texts of a `target` with classes, and of a `group`, never become missing values.
+    Texts of a `target` with classes, and of a `group`, never become missing values.  `codes` are
+    as in `read_table`.
     """
     is_csv = source not in DATASETS or os.path.isfile(source)
     require_file(source)
     if not is_csv or table_format(source):
         return Detected(read_table(source, progress=progress), DEFAULT, [])
     reading, notes = DEFAULT, []
+    named: dict[str, Any] = {"labels": target, "codes": codes}
     try:
-        table = read_table(source, labels=target, progress=progress)
+        table = read_table(source, **named, progress=progress)
     except EncodingError:
         encoding = _encoding(source)
         reading = replace(reading, text_encoding=encoding)
         notes.append(f"the text is not UTF-8; it is read as {encoding}: check names with accents")
-        table, reading = _settled(source, reading, notes, target)
+        table, reading = _settled(source, reading, notes, named)
     except AmbiguousError:
-        table, reading = _settled(source, reading, notes, target)
+        table, reading = _settled(source, reading, notes, named)
     header = _header(source, reading)
     if header.delimiter != ",":
         reading = replace(reading, delimiter=header.delimiter)
@@ -88,12 +91,12 @@ def detect(
     proposed = _proposals(table, reading, notes, target, group)
     may_group = table.decimal_commas or header.delimiter == ";"
     if may_group and proposed.decimal != "." and proposed.thousands is None:
-        proposed = _with_thousands(source, table, proposed, notes, target)
+        proposed = _with_thousands(source, table, proposed, notes, named)
     if proposed != reading:
-        again = read_table(source, labels=target, **proposed.to_dict())
+        again = read_table(source, **named, **proposed.to_dict())
         if _is_worse(again, table):
             proposed = replace(proposed, decimal=reading.decimal, thousands=reading.thousands)
-            again = read_table(source, labels=target, **proposed.to_dict())
+            again = read_table(source, **named, **proposed.to_dict())
         table = again
     return Detected(table, proposed, notes)
 
@@ -107,11 +110,11 @@ def _is_worse(table: Table, before: Table) -> bool:
 
 
 def _with_thousands(
-    source: str, table: Table, reading: CsvDialect, notes: list[str], target: Sequence[str]
+    source: str, table: Table, reading: CsvDialect, notes: list[str], named: dict[str, Any]
 ) -> CsvDialect:
     """Return the format with thousands "." if every point may separate thousands, as in 1.234."""
     grouped = replace(reading, decimal=",", thousands=".")
-    again = read_table(source, labels=target, **grouped.to_dict())
+    again = read_table(source, **named, **grouped.to_dict())
     numbers = [name for name, column in table.columns.items() if column.kind == "number"]
     changed = [
         name
@@ -134,18 +137,18 @@ def _with_thousands(
 
 
 def _settled(
-    source: str, reading: CsvDialect, notes: list[str], target: Sequence[str]
+    source: str, reading: CsvDialect, notes: list[str], named: dict[str, Any]
 ) -> tuple[Table, CsvDialect]:
     """Read a file; the delimiter decides whether an ambiguous 1,234 means 1234 or 1.234."""
     try:
-        return read_table(source, labels=target, **reading.to_dict()), reading
+        return read_table(source, **named, **reading.to_dict()), reading
     except AmbiguousError as error:
         decimal: DecimalMark = "," if _header(source, reading).delimiter == ";" else "."
         chosen = replace(reading, decimal=decimal)
         means = "1.234" if decimal == "," else "1234"
         other = "." if decimal == "," else ","
         notes.append(f"{error}; read as 1,234 = {means} (else set data.decimal: {other!r})")
-        return read_table(source, labels=target, **chosen.to_dict()), chosen
+        return read_table(source, **named, **chosen.to_dict()), chosen
 
 
 def _header(source: str, reading: CsvDialect) -> Any:

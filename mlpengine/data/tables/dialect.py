@@ -183,6 +183,7 @@ class CsvOptions(NamedTuple):
     Attributes:
         text: columns that stay text.
         labels: columns of classes, where the default texts of `na_values` are classes.
+        codes: columns of a CSV that stay text if a number has several spellings: 3.1, 3.10.
         numbers: columns where whole numbers with leading zeros are numbers, not codes.
         kept: columns to read.  All columns are read if `kept` is empty, or if the file lacks one of
             these columns.
@@ -193,6 +194,7 @@ class CsvOptions(NamedTuple):
     numbers: frozenset[str] = frozenset()
     labels: frozenset[str] = frozenset()
     kept: frozenset[str] = frozenset()
+    codes: frozenset[str] = frozenset()
 
     @classmethod
     def of(
@@ -202,10 +204,11 @@ class CsvOptions(NamedTuple):
         numbers: Iterable[str] = (),
         labels: Iterable[str] = (),
         kept: Iterable[str] = (),
+        codes: Iterable[str] = (),
     ) -> "CsvOptions":
         """Return the options for arguments of `CsvDialect`.  Raises: DataError."""
         reading = CsvDialect.from_dict(dialect)
-        return cls(reading, *map(frozenset, (text, numbers, labels, kept)))
+        return cls(reading, *map(frozenset, (text, numbers, labels, kept, codes)))
 
     def skipped(self, names: Iterable[str]) -> frozenset[str]:
         """Return the columns of `names` that are left out."""
@@ -214,7 +217,10 @@ class CsvOptions(NamedTuple):
 
     def first_step(self, name: str) -> int:
         """Return the kind that is tried first for a column: 0 numbers, 1 dates, 2 text."""
-        if name in self.text:
-            return 2
+        return 2 if name in self.text | self.codes else self.first_number_step
+
+    @property
+    def first_number_step(self) -> int:
+        """The kind that is tried first for a column that may have numbers."""
         # with this mark, 1.234 means 1234, but parse_numbers would read 1.234
         return 1 if self.reading.thousands == "." else 0

@@ -87,9 +87,13 @@ def as_table(
     if not columns:
         raise DataError(f"{source}: columns are needed (got none)")
     _require_unicode(columns, f"{source}: names of columns")
-    return Table(
-        {name: _column(values, name, source, options) for name, values in columns.items()}, source
+    texts: dict[str, tuple[str, ...]] = {}
+    table = Table(
+        {name: _column(values, name, source, options, texts) for name, values in columns.items()},
+        source,
     )
+    table.number_texts = texts
+    return table
 
 
 def is_scalar(value: Any) -> bool:
@@ -159,7 +163,10 @@ def _matrix(data: Any, names: Sequence[str] | None, source: str) -> Table:
     return Table.from_arrays(matrix, names=names, source=source)
 
 
-def _column(values: Any, name: str, source: str, options: CsvOptions) -> Column:
+def _column(
+    values: Any, name: str, source: str, options: CsvOptions, number_texts: dict[str, Any]
+) -> Column:
+    """Convert a column; note columns of texts that become numbers in `number_texts`."""
     where = f"{source}: column {name!r}"
     if isinstance(values, Column):
         return values
@@ -192,7 +199,22 @@ def _column(values: Any, name: str, source: str, options: CsvOptions) -> Column:
         objects = list(values)  # NumPy would convert numbers to text if one value is text
     else:
         objects = python_values(values) or array.tolist()
-    return _of_objects(objects, name, where, as_text, options)
+    column = _of_objects(objects, name, where, as_text, options)
+    if column.kind in ("number", "boolean"):
+        kinds = {type(value) for value in objects if not is_missing(value)}
+        if kinds and all(issubclass(kind, str) for kind in kinds):
+            number_texts[name] = _one_number(objects, column) if column.kind == "number" else ()
+    return column
+
+
+def _one_number(values: list[Any], column: Column) -> tuple[str, ...]:
+    """Return two different texts of an equal number, or nothing."""
+    known: dict[float, str] = {}
+    for row in np.flatnonzero(~column.missing).tolist():
+        text = values[row].strip()
+        if (first := known.setdefault(float(column.values[row]), text)) != text:
+            return first, text
+    return ()
 
 
 def python_values(column: Any) -> list[Any] | None:
@@ -258,7 +280,7 @@ def _require_unicode(texts: Iterable[str], where: str) -> None:
 def _refuse_equal_labels(values: list[Any], column: Column, where: str) -> None:
     """Raise DataError for labels that differ only in type, such as 1 and "1" or "1.0".
 
-    Texts such as "1e3" and "1000", or "yes" and "yes ", are one label, with a warning.
+    Texts such as "yes" and "yes " are one label, with a warning.
     """
     known: dict[float, Any] = {}
     joined: dict[str, str] = {}
@@ -273,12 +295,10 @@ def _refuse_equal_labels(values: list[Any], column: Column, where: str) -> None:
             )
         if isinstance(value, str) and value != first:
             joined.setdefault(value, first)
-    if joined and column.kind != "boolean":
+    if joined and column.kind == "text":
         pairs = ", ".join(f"{a!r:.60} and {b!r:.60}" for a, b in [*joined.items()][:3])
-        text = "warning: %s: %s are one class, as in a CSV; to keep both, %s"
-        is_number = column.kind == "number"
-        keep = "use a categorical dtype" if is_number else "change one of them"
-        _log.warning(text, where, pairs, keep)
+        text = "warning: %s: %s are one class, as in a CSV; to keep both, change one of them"
+        _log.warning(text, where, pairs)
 
 
 def _with_gaps(known: Sequence[Any], missing: Array) -> Array:

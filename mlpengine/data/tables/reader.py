@@ -32,6 +32,7 @@ def read_table(
     text: Iterable[str] = (),
     numbers: Iterable[str] = (),
     labels: Iterable[str] = (),
+    codes: Iterable[str] = (),
     progress: OnProgress | None = None,
     **dialect: Any,
 ) -> Table:
@@ -48,7 +49,8 @@ def read_table(
 
     Numbers may be written as 1e-3, inf or 1,5; ambiguous numbers (1,234) are refused.  Columns in
     `text` are text.  Columns with whole numbers beyond 2**53 or codes such as 007 are text, unless
-    they are in `numbers`.  Dates in ISO 8601 or dd.mm.yyyy, times of day and true/false are
+    they are in `numbers`.  A column in `codes` is text if a number has several spellings, such as
+    3.1 and 3.10.  Dates in ISO 8601 or dd.mm.yyyy, times of day and true/false are
     recognized.  `dialect` are options of `CsvDialect`: delimiter, decimal, thousands,
     text_encoding, na_values, date_format.
 
@@ -61,7 +63,7 @@ def read_table(
 
     Raises: DataError if the table cannot be read.
     """
-    options = CsvOptions.of(dialect, text, numbers, labels)
+    options = CsvOptions.of(dialect, text, numbers, labels, codes=codes)
     encoding = options.reading.text_encoding
     if not isinstance(source, str | os.PathLike):
         return read_csv(buffered(checked_stream(source), encoding), "standard input", options)
@@ -86,6 +88,7 @@ def store_table(
     text: Iterable[str] = (),
     numbers: Iterable[str] = (),
     labels: Iterable[str] = (),
+    codes: Iterable[str] = (),
     skip: Iterable[str] = (),
     progress: OnProgress | None = None,
     **dialect: Any,
@@ -98,7 +101,7 @@ def store_table(
     Raises: DataError, also for another format; RunError if the file cannot be written.
     """
     name = os.fspath(path)
-    options = CsvOptions.of(dialect, text, numbers, labels)
+    options = CsvOptions.of(dialect, text, numbers, labels, codes=codes)
     known = table_format(name)
     if known and not known.store:
         raise DataError(f"{name}: only CSV, Parquet and Feather can be streamed")
@@ -114,6 +117,7 @@ def store_table(
         "text": sorted(options.text),
         "numbers": sorted(options.numbers),
         "labels": sorted(options.labels),
+        "codes": sorted(options.codes),
     }
     with readable(name):
         return stored_table(Path(path), directory, how, read, frozenset(skip))

@@ -99,6 +99,9 @@ class Table:
 
     Attributes:
         decimal_commas: whether a column of the file has numbers such as 1,5.
+        delimiter: the delimiter of the file, if it is a CSV.
+        number_texts: the columns of texts in memory that became numbers or booleans, each with two
+            texts of one number, such as "3.1" and "3.10", if there are any.
     """
 
     def __init__(
@@ -114,6 +117,8 @@ class Table:
         self.first_line = first_line
         self.origin = origin
         self.decimal_commas = False
+        self.delimiter: str | None = None
+        self.number_texts: dict[str, tuple[str, ...]] = {}
         if len(self.columns) > MAX_COLUMNS:
             raise DataError(
                 f"{source}: at most {MAX_COLUMNS:,} columns are read ({len(self.columns):,})"
@@ -161,7 +166,7 @@ class Table:
         free = [name for name in self.names if name not in wanted and name not in taken]
         for name in wanted:
             if name not in self.columns:
-                near = None if self.header_hint else nearest(name, free)
+                near = None if self.header_hint() else nearest(name, free)
                 if near and normalize("NFC", near) == normalize("NFC", name):  # both look alike
                     problems.append(f"{name!a} (it has {near!a}, another Unicode form of it)")
                     continue
@@ -169,20 +174,26 @@ class Table:
                 told = f"the table has {near!r}" if ours else f"did you mean {near!r}?"
                 problems.append(f"{name!r}" + (f" ({told})" if near else ""))
         have = ", ".join(map(repr, self.names[:20])) + (", ..." if len(self.names) > 20 else "")
-        hint = self.header_hint
+        hint = self.header_hint(trained=ours)
         what = f"{purpose} needs column" if purpose else "no column"
         what += "s" * (len(problems) > 1)
         raise DataError(f"{self.source}: {what} {', '.join(problems)}; it has {have}{hint}")
 
-    @property
-    def header_hint(self) -> str:
-        """Advice if the header of a text file is probably wrong, or ""."""
+    def header_hint(self, *, trained: bool = False) -> str:
+        """Return advice if the header of a text file is probably wrong, or "".
+
+        `trained`: a model chose the delimiter.
+        """
         if self.first_line is None:
             return ""
         first = self.names[0]
         marks = [mark for mark in DELIMITERS if mark in first]
         if len(self.names) == 1 and marks:
-            return f"; its header is one cell, {first!r:.60}: set data.delimiter: {marks[0]!r}"
+            hint = f"; its header is one cell, {first!r:.60}: "
+            if trained:
+                mark = "a delimiter" if self.delimiter is None else repr(self.delimiter)
+                return f"{hint}the model was trained on files with {mark}; write this file so, too"
+            return f"{hint}set data.delimiter: {marks[0]!r}"
         numbers = sum(name.lstrip("+-").replace(".", "", 1).isdigit() for name in self.names)
         if 2 * numbers < len(self.names):
             return ""

@@ -89,3 +89,11 @@ def test_dates_and_other_kinds_of_history_are_refused():
         RowHistory({"day": (1,)}, {}, time="day").extended(dates)
     with pytest.raises(DataError, match="'shop'"):
         history().extended(table, as_table(FRAME.assign(shop=1)))
+
+
+@pytest.mark.parametrize("series", [None, "shop"])
+def test_equal_times_name_the_setting_of_series_only_if_it_is_missing(series):
+    twice = pd.concat([FRAME, FRAME[:1]])
+    with pytest.raises(DataError, match="one row for each time") as caught:
+        history(series=series).extended(as_table(twice))
+    assert ("data.series" in str(caught.value)) == (series is None)

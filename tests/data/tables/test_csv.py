@@ -210,3 +210,11 @@ def test_blocks_of_many_columns_have_as_many_rows(monkeypatch):
         rows = [table.n_rows for table in read_blocks(io.BytesIO(content.encode()))]
         assert sum(rows) == 256
         assert len(rows) <= 4
+
+
+def test_another_delimiter_than_the_chosen_one_is_named():
+    with pytest.raises(DataError, match="header has ';': change data"):
+        read("a;b\n1,5;2,5\n", delimiter=",")
+    fitted = Preprocessor().fit(read("a;b\n1;2\n3;4\n", delimiter=";"))
+    with pytest.raises(DataError, match="the model was trained on files with ';'"):
+        fitted.transform(read("a,b\n1,2\n", delimiter=";"))

@@ -1,5 +1,6 @@
 import bz2
 import gzip
+import io
 import json
 from datetime import UTC, datetime, timedelta
 
@@ -418,3 +419,20 @@ def test_parquet_faults(fault, tmp_path):
         parquet.write_table(tables[fault], path)
     with pytest.raises(DataError, match=r"t\.parquet"):
         read_table(path)
+
+
+@pytest.mark.parametrize("rows", [4, 100_000])  # the csv module alone; pyarrow
+def test_codes_stay_text_only_if_a_number_has_several_spellings(rows):
+    """A later row decides: the numbers before it have one spelling each."""
+    for texts, levels in {
+        ("3.1", "3.9", "", "3.10"): ("3.1", "3.10", "3.9"),
+        ("1", "2", "", "1.0"): ("1", "1.0", "2"),
+        ("1,5", "2,5", "1,25", "1,50"): ("1,25", "1,5", "1,50", "2,5"),
+        ("3.1", "3.9", "NA", "2"): (),
+        ("1,5", "2,5", "1,25", "2"): (),
+    }.items():
+        lines = "".join(f'"{text}",0\n' for text in (*texts[:3] * (rows // 3), texts[3]))
+        column = read_table(io.BytesIO(f"code,n\n{lines}".encode()), codes=["code"])["code"]
+        assert column.levels == levels
+        assert column.text(0) == (texts[0].replace(",", ".") if not levels else texts[0])
+        assert column.text(len(column.values) - 1) == texts[3]
