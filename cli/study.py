@@ -91,7 +91,7 @@ class Study:
             )
 
     def _begin(self, direction: Literal["maximize", "minimize"]) -> None:
-        """Create the study and queue all trials; for a grid, each with its values."""
+        """Create the study and queue all trials; a queued trial of a grid has its values."""
         study = optuna.create_study(
             storage=self._storage, study_name=self.name, direction=direction
         )

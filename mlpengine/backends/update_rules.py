@@ -22,9 +22,9 @@ class Update(NamedTuple):
     """An optimizer's update, made by `Optimizer.describe_update`.
 
     Attributes:
-        numbers: scalars of a step by name, such as a scaled learning rate; formulas of ``lr``, the
-            step's number ``t`` from 1, and `hyper`.
-        outputs: new moments and the new parameter ``p`` by name; formulas of the old moments,
+        numbers: scalars of a step by name, such as a scaled learning rate, as formulas of ``lr``,
+            the step's number ``t`` from 1, and `hyper`.
+        outputs: new moments and the new parameter ``p`` by name, as formulas of the old moments,
             ``p``, the gradient ``g``, `hyper` and `numbers`.
         params: the flat vector of parameters.
         moments: flat vectors by name.

@@ -81,7 +81,7 @@ def score_of(
 
     For a student (see `distill`), the metrics of its teacher and of a directly trained network are
     included.  Standard errors are for all rows of the part, not only for the scored rows.  All
-    predictions use the `threshold`; without a threshold, the class with the highest probability.
+    predictions use the `threshold`; without it, they are the classes with the highest probability.
     """
     task, train, folds = data.task, data.parts["train"], data.folds
     if isinstance(task, Classification) and threshold is not None:

@@ -246,7 +246,7 @@ def _options_at(path: KeyPath, data: Any) -> Mapping[str, Option]:
 
 
 def _members(kind: Any) -> Iterator[Any]:
-    """Yield the section classes of a type; for a mapping, the section classes of its values."""
+    """Yield the section classes of a type, or of the values of a mapping."""
     for one in _parts(kind):
         if isinstance(one, Family):
             yield from one.members

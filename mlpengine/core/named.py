@@ -110,7 +110,7 @@ def matched(values: Sequence[Any], others: Sequence[Any]) -> list[tuple[Any, Any
 
 
 def row_specs(value: Any, rows: int) -> Any:
-    """Return the spec of `value` with another number of rows; for named arrays, a dict of specs."""
+    """Return the spec of `value` with another number of rows; named arrays give a dict."""
     if isinstance(value, NamedRows | Mapping):
         return {name: row_specs(value[name], rows) for name in value}
     return Spec((rows, *value.shape[1:]), value.dtype)

@@ -145,7 +145,7 @@ def call_in_forks(action: Callable[[], None]) -> None:
 
 
 def end_group(process: "subprocess.Popen[str]") -> None:
-    """Kill the leader of a session and its children; on Windows, only the process itself."""
+    """Kill the leader of a session and its children; on Windows, kill only the process itself."""
     if sys.platform == "win32":
         process.kill()
         return

@@ -59,7 +59,7 @@ def printable(text: str) -> str:
 
 
 def quoted(value: object) -> str:
-    """Return a value as short text for a message; an array as its dtype and shape."""
+    """Return a value as short text for a message; the text of an array is its dtype and shape."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
     if isinstance(shape := getattr(value, "shape", None), tuple):

@@ -84,7 +84,7 @@ def worst(values: Array) -> tuple[int, float]:
 
 
 def total_steps(diagnostics: Diagnostics) -> int:
-    """Return the number of steps so far; without epochs, the step of the last sample."""
+    """Return the number of steps so far, or without epochs the step of the last sample."""
     return len(diagnostics.epochs) * diagnostics.steps_per_epoch or diagnostics.sampled
 
 

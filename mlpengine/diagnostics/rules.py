@@ -104,7 +104,7 @@ def verdicts(diagnostics: Diagnostics) -> Verdicts:
 
 
 def _for_network(diagnostics: Diagnostics, verdict: Verdict) -> Verdict:
-    """Return a verdict that suits the network; for an `Mlp`, the verdict itself.
+    """Return a verdict that suits the network; an `Mlp` needs no change of the verdict.
 
     For other networks, add the name of the layer, and remove settings that the network lacks.
     """

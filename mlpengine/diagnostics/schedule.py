@@ -8,7 +8,7 @@ class SamplingSchedule:
     """Decides which steps are samples; the parameters are copied one step before a sample.
 
     Args:
-        every: steps between samples; None for `EVERY`, later multiplied by `stretch`.
+        every: steps between samples; None means `EVERY`, later multiplied by `stretch`.
 
     Attributes:
         sample_at: step of the next sample.

@@ -125,7 +125,7 @@ class Split:
 
 
 def _compact(rows: Any, where: str, *, labels: bool) -> Any:
-    """Return arrays and data frames as contiguous arrays, labels as int64; others unchanged."""
+    """Return arrays and data frames as contiguous arrays, labels as int64; do not change others."""
     if isinstance(rows, Mapping | NamedRows):
         named = NamedRows(rows) if isinstance(rows, Mapping) else rows
         return NamedRows({k: _compact(v, where, labels=labels) for k, v in named.items()})
@@ -226,7 +226,7 @@ class Task(ABC):
         return None
 
     def predicted_numbers(self, output: Array) -> Array:
-        """Return `probabilities`; for regression, all numbers that the loss predicts."""
+        """Return `probabilities`, or for regression all numbers that the loss predicts."""
         return np.asarray(self.probabilities(output))
 
     def combine(self, outputs: Array, shares: Array | None = None) -> Array:
@@ -276,7 +276,7 @@ class Task(ABC):
             self.headline = (*self.headline, name)
 
     def metrics(self, output: Array, part: Split, *, full: bool = False) -> dict[str, float]:
-        """Return the metrics in `headline` over all rows; with `full`, all metrics of the task."""
+        """Return the metrics in `headline`, or with `full` all metrics, over all rows."""
         known = self.all_metrics
         known |= {n: m for n in self.headline if n not in known and (m := self._parsed_metric(n))}
         scored = Scored(self, output, part)
@@ -831,7 +831,7 @@ def _logistic(logits: Array) -> Array:
 
 @lru_cache(maxsize=8)  # called in each epoch, and for each column of `importances`
 def _class_metrics(labels: tuple[str, ...]) -> dict[str, Metric]:
-    """Return metrics of classes or labels by name; for few classes, also for each class."""
+    """Return metrics of classes or labels by name; for few classes, add metrics of each class."""
     known: dict[str, Metric] = {
         "accuracy": _on_predictions(metrics.accuracy),
         "macro_f1": _on_predictions(metrics.f1),

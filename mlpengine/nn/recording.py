@@ -188,7 +188,7 @@ class Recordable(Saved):
         raise UsageError(f"{self._where}: record must be overridden, to return an output")
 
     def recorded(self, batch_size: int, *, training: bool) -> Recording:
-        """Return the recording for `batch_size` rows; dropout only with `training`.
+        """Return the recording for `batch_size` rows; it has dropout only with `training`.
 
         Raises: UsageError for a recording that cannot be trained.
         """
@@ -288,7 +288,7 @@ class Recordable(Saved):
 
     @property
     def outputs(self) -> Any:
-        """Number of output columns; for named outputs, a mapping of numbers."""
+        """Number of output columns, or a mapping of numbers for named outputs."""
         sizes = self.out_sizes
         return sizes.get("", sizes)
 
@@ -301,7 +301,7 @@ class Recordable(Saved):
         return self._out_sizes
 
     def empty_outputs(self, rows: int) -> Any:
-        """Return new zeros for the outputs of `rows` rows; `NamedRows` for named outputs."""
+        """Return new zeros for the outputs of `rows` rows, or `NamedRows` for named outputs."""
         sizes = self.out_sizes
         return one_or_named({name: zeros(Spec((rows, n), self.dtype)) for name, n in sizes.items()})
 

@@ -57,7 +57,7 @@ def need(name: str, value: object, kind: type, text: str) -> None:
 
 
 def backend_of(backend: str) -> tuple[str, str]:
-    """Return the backend to use; for ``auto``, also the reason for NumPy, or ""."""
+    """Return the backend to use, and the reason why ``auto`` means NumPy, or ""."""
     if backend not in get_args(BackendName):
         names = ", ".join(get_args(BackendName))
         raise UsageError(f"backend: must be one of {names} (got {backend!r})")

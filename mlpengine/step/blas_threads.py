@@ -19,7 +19,7 @@ from mlpengine.core.fork_locks import process_lock
 from mlpengine.core.system import usable_cores
 
 _pinned: ContextVar[int | None] = ContextVar("pinned", default=None)
-"""Maximum number of threads that predict within `pinned`; None outside."""
+"""Maximum number of threads that predict within `pinned`; None outside of it."""
 
 
 def cores(root: Path = Path("/")) -> int:

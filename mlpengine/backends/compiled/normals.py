@@ -16,7 +16,7 @@ from mlpengine.ops.philox import padded_columns
 
 @dataclass(eq=False, repr=False)
 class NormalRows(Kernel):
-    """Draws standard normal numbers z (for a `Normal` op) in training; in predictions, zeros."""
+    """Draws standard normal numbers z (of a `Normal` op) in training; z is 0 in predictions."""
 
     op: Normal
     out: MatrixValue

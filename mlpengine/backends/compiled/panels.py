@@ -16,7 +16,7 @@ takes 0.04 s longer (two-core Intel Xeon, November 2026)."""
 
 
 def panel_count(product: MatrixProduct, layout: Layout) -> int:
-    """Return the number of entries in all panels of b; for short rows, including the bias."""
+    """Return the number of entries in all panels of b; for short rows, they include the bias."""
     vectors = -(-product.columns // layout.lanes)
     return vectors * layout.lanes * (product.depth + is_short(product.columns, layout.lanes))
 

@@ -104,7 +104,7 @@ class Place(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """A local array of numbers; with `zeros`, filled with zeros."""
+    """A local array of numbers; with `zeros`, it is filled with zeros."""
 
     name: str
     length: int

@@ -143,7 +143,7 @@ def _flush(update: Update, itemsize: int) -> Sequence[Statement]:
 def _vector(
     update: Update, statements: Sequence[Statement], lanes: str, *, decays: bool
 ) -> Sequence[Statement]:
-    """Return the statements for one vector of entries; with `lanes`, for its first entries only."""
+    """Return the statements for one vector of entries, or with `lanes` for its first entries."""
     places = {"p": "params + i"}
     places |= {name: f"moment_{name} + i" for name in update.moments}
     read = set(variables(*update.outputs.values()))

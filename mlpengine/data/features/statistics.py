@@ -70,7 +70,7 @@ class Statistics:
         return edges
 
     def _known(self) -> Iterator[Array]:
-        """Yield the values of each feature without missing ones; for a long column, a sample."""
+        """Yield the known values of each feature, or a sample of them for a long column."""
         limit = max(1, min(QUANTILE_ROWS, SAMPLE_NUMBERS // max(1, len(self.sources))))
         sample = slice(0, self.n_rows, -(-self.n_rows // limit))
         rows = sample if self.rows is None else self.rows[sample]
