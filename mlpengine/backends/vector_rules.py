@@ -9,10 +9,7 @@ from mlpengine.ops.op import Direction
 
 
 class VectorRule:
-    """An op's formulas: its outputs (``y``, or in backward ``dx`` and others), by name.
-
-    The formulas are functions of the variables `given`.
-    """
+    """An op's formulas: `outputs` such as ``y`` and ``dx``, functions of the variables `given`."""
 
     def __init__(self, given: Mapping[str, Expr], outputs: Mapping[str, Expr]) -> None:
         self.given, self.outputs = given, outputs

@@ -44,9 +44,8 @@ Predict = Callable[[Any], Any]
 """Function from rows without targets to numbers, or to probabilities of the sorted classes."""
 
 RowsOf = Callable[[str, Array], Array]
-"""Function from a column name and the row indices of a part to the rows to read instead.
-
-So one column can be permuted alone."""
+"""Function from a column name and the row indices of a part to the rows to read instead; so one
+column can be permuted alone."""
 
 
 STUDENT_SECTIONS = ("model", *TOP_SECTIONS, "training")

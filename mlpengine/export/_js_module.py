@@ -71,10 +71,7 @@ def to_js(model: Model | Network) -> tuple[bytes, Exported]:
 def _definitions(
     model: Model | Network,
 ) -> tuple[NetworkCode, list[Definition], str, int, int]:
-    """Return the network, all definitions, a call as a format string, and two numbers.
-
-    The numbers are the lengths of the inputs and of the outputs.
-    """
+    """Return the network, all definitions, a call as a format string, input and output length."""
     if isinstance(model, Network):
         code = network_code(model, name="network")
         return code, code.definitions, "(network({}), 1)", code.in_dim, code.out_dim

@@ -153,10 +153,7 @@ class Residuals:
         return predictions + low * scale, predictions + high * scale
 
     def ends(self, level: float) -> tuple[Array, Array]:
-        """Return the lower and the upper end of `interval` as (end - prediction) / scale.
-
-        Shape of each: (targets,).
-        """
+        """Return (end - prediction) / scale for both ends of `interval`, each (targets,)."""
         level, count = checked_level(level), len(self.errors)
         inside = min(count, ceil(level * (count + 1)))
         half = np.sort(np.abs(self.errors), axis=0)[inside - 1]

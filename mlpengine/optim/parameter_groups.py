@@ -46,10 +46,7 @@ def find_ranges(
     decays: bool,
     decay_biases: bool,
 ) -> list[ParameterRange]:
-    """Return ranges of trained parameters with equal factors.
-
-    `members` has the names of the parameters of each group.
-    """
+    """Return ranges of trained parameters with equal factors; `members` maps groups to names."""
     factors: dict[str, Group] = {}
     for name, group in groups.items():
         check_group(where, name, members)

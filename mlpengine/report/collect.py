@@ -294,10 +294,7 @@ def drivers_of(loaded: LoadedData, model: Model, effort: ReportBudget) -> dict[s
 
 
 def data_of(loaded: LoadedData, rows: int) -> dict[str, Any]:
-    """Return facts of the data, and the differences of each part from the training rows.
-
-    Differences are measured on at most `rows` rows of a part.
-    """
+    """Return facts of the data, and how at most `rows` rows of a part differ from training rows."""
     tables = loaded.tables
     preprocessor = tables.preprocessor
     differences = {}

@@ -56,10 +56,7 @@ def _quota(file: Path) -> float:
 
 @contextmanager
 def pinned(blas: int, predicting: int = 0) -> Iterator[None]:
-    """Limit BLAS and NumExpr to `blas` threads, and predictions to `predicting` threads.
-
-    If `predicting` is 0, the limit of predictions is `blas`, too.
-    """
+    """Limit BLAS and NumExpr to `blas` threads, predictions to `predicting` (0 means `blas`)."""
     numexpr: Any = sys.modules.get("numexpr")
     before = numexpr.set_num_threads(min(blas, numexpr.MAX_THREADS)) if numexpr else 0
     token = _pinned.set(predicting or blas)

@@ -134,10 +134,7 @@ class Expression(Operand):
         dilation: IntOrPair = 1,
         groups: int = 1,
     ) -> Any:
-        """Return the cross-correlation of images x and kernels `w`.
-
-        The shape of `w` is (output channels, input channels / groups, height, width).
-        """
+        """Return the cross-correlation of images x and kernels `w` (shapes: `ops.Conv2d`)."""
         return self._apply(ops.Conv2d(stride, padding, dilation, groups), self, w, b)
 
     def max_pool2d(

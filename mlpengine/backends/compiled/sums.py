@@ -34,10 +34,7 @@ from mlpengine.ops import Mean, Mul, Sub, Sum, Var
 
 @dataclass(eq=False, repr=False)
 class RowSums(Kernel):
-    """Sums of x times `factor`; x has the shape `shape`.
-
-    `kept` is the shape of the sums, where the summed axes have length 1.
-    """
+    """Sums of x times `factor`; `kept` is the `shape` of x with length 1 of the summed axes."""
 
     x: MatrixValue
     out: MatrixValue
