@@ -166,7 +166,7 @@ def begin(
 
 
 def worker_count(section: SweepSection, given: int | None) -> int:
-    """Return `given`, or by default 1 if trials depend on earlier trials, else all cores."""
+    """Return `given`; by default 1 if trials depend on earlier trials, else the number of cores."""
     if given is not None:
         return given
     learns = section.sampler == "tpe" or section.pruner != "none"

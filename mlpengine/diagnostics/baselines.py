@@ -133,8 +133,8 @@ def baselines(
     `beside` has the targets of the row below each row, and of the row above.
 
     Shapes: x (rows, in_dim); truth and predicted (rows,) class indices or (rows, outputs); rows
-    (rows,) indices in the training part; validation_x (other rows, in_dim); validation_truth as
-    truth.
+    (rows,) indices in the training part; validation_x (other rows, in_dim); validation_truth in the
+    form of truth.
     """
     none = Baselines()
     if validation_truth is not None:

@@ -406,7 +406,7 @@ def nothing_learned(diagnostics: Diagnostics) -> Verdict | None:
 
 
 def lowest_share(diagnostics: Diagnostics) -> float:
-    """Return last loss / loss of a constant, in training or validation, whichever is lower.
+    """Return the lower of two ratios, in training and in validation: last loss / constant loss.
 
     The result is 0 if the validation loss rose at the end, or without an epoch.
     """

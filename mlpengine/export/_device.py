@@ -45,7 +45,7 @@ class StepCode:
 
 @dataclass(frozen=True)
 class DeviceStep:
-    """What is needed to write the C files of a training step.
+    """Everything that is needed to write the C files of a training step.
 
     Attributes:
         mlp: the network, without dropout.  Training in C begins with its weights; the weights of

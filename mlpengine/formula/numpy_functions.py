@@ -186,7 +186,10 @@ TAIL_END = {4: 14.5, 8: 39.0}
 
 
 def normal_tail(z: Array, out: Array, u: Array) -> Calls:
-    """Compute Phi(-z) in `out`, exp(-z**2 / 2) in `u`; 0 <= z <= `TAIL_END`; separate arrays."""
+    """Write Phi(-z) into `out` and exp(-z**2 / 2) into `u`; the arrays must not overlap.
+
+    All z must be from 0 to `TAIL_END`.
+    """
     yield call(np.add, z, constant_like(_CENTER, z), u)
     yield call(np.divide, constant_like(2 * _CENTER, z), u, u)
     yield call(np.subtract, constant_like(1.0, z), u, u)

@@ -125,7 +125,7 @@ class TabularNetwork(Network):
     def freeze(self, layers: Iterable[Any]) -> None:
         """Freeze the parameters of these layers, and train all others.
 
-        Layers count from 0, or backwards from -1; an empty list unfreezes all.  The gradients of
+        Layer 0 is the first layer, and -1 the last; an empty list unfreezes all.  The gradients of
         frozen layers are zero and are not computed.  No optimizer changes or decays these layers.
         Call this method before you make gradients, optimizer and training step.
 
@@ -142,7 +142,7 @@ class TabularNetwork(Network):
             raise UsageError(f"freeze: layers must be a list (got {layers!r}); write freeze([0])")
         for number in layers:
             if not isinstance(number, int | np.integer) or not -count <= number < count:
-                raise UsageError(f"freeze: layers count from 0 to {count - 1} (got {number!r})")
+                raise UsageError(f"freeze: a layer must be from 0 to {count - 1} (got {number!r})")
             frozen |= {*each[int(number)]}
         super().freeze(frozen)
 

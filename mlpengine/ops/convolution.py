@@ -25,7 +25,8 @@ class Conv2d(GradOp, name="conv2d"):
 
     Shapes: x (batch, channels, height, width), w (out_channels, channels / groups, kh, kw),
     b (out_channels,) or None, y (batch, out_channels, rows, columns), where
-    rows = floor((height + 2 padding - dilation (kh - 1) - 1) / stride) + 1, columns likewise.
+    rows = floor((height + 2 padding - dilation (kh - 1) - 1) / stride) + 1; the width gives columns
+    in the same way.
     Backward: dw = dy times the patches of x; dx = w times dy, summed over overlapping windows;
     db = dy summed over all axes except the channels.
     Raises: ShapeError if channels, groups or sizes do not fit; UsageError for wrong options.
@@ -91,7 +92,7 @@ class MaxPool2d(GradOp, name="max_pool2d"):
     Of several largest entries, the first is chosen.  Padding is never chosen.  NaN stays NaN.
 
     Shapes: x (batch, channels, height, width), y (batch, channels, rows, columns), where
-    rows = floor((height + 2 padding - kh) / stride) + 1, columns likewise.
+    rows = floor((height + 2 padding - kh) / stride) + 1; the width gives columns in the same way.
     Backward: dx = dy added at the largest entry of each window; forward stores its position.
     Raises: ShapeError if the kernel does not fit; UsageError for padding beyond half of the kernel.
     """

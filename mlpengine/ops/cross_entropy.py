@@ -247,7 +247,7 @@ def _rows_of_indices(
 
 
 def _check_labels(where: str, labels: Array, classes: int) -> None:
-    """Raise IndexRangeError for a label out of range; as unsigned, negative labels are huge."""
+    """Raise IndexRangeError for a label out of range; unsigned, a negative label is huge."""
     if labels.item(labels.argmax()) >= classes:
         row = int(np.flatnonzero(labels >= classes)[0])
         label = int(labels.view(np.int64)[row])

@@ -41,7 +41,7 @@ class Formulas:
     residuals: Mapping[str, Expr]
     forward: Plan
     backward: Mapping[tuple[bool, ...], Plan]
-    """A plan for each choice of gradients; (True, False) is the first operand's gradient only."""
+    """A plan for each choice of gradients; (True, False) is only the first operand's gradient."""
 
     @cached_property
     def signature(self) -> Signature:

@@ -73,7 +73,7 @@ class Gather(GradOp, name="gather"):
 
 @dataclass(frozen=True)
 class IndexSelect(GradOp, name="index_select"):
-    """Slices of x along an axis, selected by a 1-D index; negative indices count from the end.
+    """Slices of x along an axis, selected by a 1-D index; index -1 is the last slice.
 
     Shapes: x (..., length, ...), index (count,), y (..., count, ...).
     Backward: dx = dy added to the indexed slices; repeated indices accumulate.
@@ -106,7 +106,7 @@ class IndexSelect(GradOp, name="index_select"):
 
 
 class Embedding(GradOp, name="embedding"):
-    """Rows of a weight, selected by an index array; negative indices count from the end.
+    """Rows of a weight, selected by an index array; index -1 is the last row.
 
     Shapes: weight (entries, features), index (...), y (..., features).
     Backward: dweight = dy added to the indexed rows; repeated indices accumulate.
@@ -244,7 +244,8 @@ def _nonnegative(index: Array, workspace: Array, length: int) -> tuple[Array, tu
     """Return a buffer for the index without negative entries, and the calls that fill the buffer.
 
     A negative index stands for index + length.  A negative number is huge as an unsigned number, so
-    min(index, index + length), unsigned, is the result.  This is faster than `numpy.remainder`.
+    the result is the unsigned minimum of index and index + length.  This is faster than
+    `numpy.remainder`.
     """
     wide, calls = _widened(index, workspace)
     counted: Array = workspace[1, ...]

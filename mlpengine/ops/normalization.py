@@ -257,7 +257,7 @@ def _check_running(running: RunningStatistics | None, training: bool, x: Spec) -
 
 
 def _scaled(cube: Array, scale: Array | None, bias: Array | None, out: Array) -> Calls:
-    """Yield the calls that write cube * scale + bias; scale and bias may be None."""
+    """Yield the calls that write cube * scale + bias; `scale` and `bias` may be None."""
     if scale is not None:
         yield call(np.multiply, cube, scale[:, None], out)
         cube = out

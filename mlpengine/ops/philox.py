@@ -37,7 +37,7 @@ class Philox:
     Attributes:
         seed, step: whole numbers of 64 bits.
         row: index of the batch row at which a drawn matrix begins.
-        rows: number of rows of a full batch, if batches are drawn in parts; otherwise 0.
+        rows: number of rows of a full batch if batches are drawn in parts; 0 if they are not.
         state: seed, step and row, as (3,) of uint64, for compiled code.
 
     Source: Salmon et al. 2011, Parallel random numbers: as easy as 1, 2, 3, section 3.3.

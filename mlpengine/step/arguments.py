@@ -92,7 +92,7 @@ def check_full_batch(step: Any, asked: str) -> str:
         network.check_rows(training=True)
         reason = f"{name} has no C code"
         if asked == "compiled":
-            from mlpengine.step.auto_backend import NUMPY_RUNS  # imported late: slow
+            from mlpengine.step.auto_backend import NUMPY_RUNS  # a slow import
 
             _log.warning(NUMPY_RUNS, reason)
         return reason

@@ -56,7 +56,10 @@ def _quota(file: Path) -> float:
 
 @contextmanager
 def pinned(blas: int, predicting: int = 0) -> Iterator[None]:
-    """Limit BLAS and NumExpr to `blas` threads, and predictions to `predicting` (0: `blas`)."""
+    """Limit BLAS and NumExpr to `blas` threads, and predictions to `predicting` threads.
+
+    If `predicting` is 0, the limit of predictions is `blas`, too.
+    """
     numexpr: Any = sys.modules.get("numexpr")
     before = numexpr.set_num_threads(min(blas, numexpr.MAX_THREADS)) if numexpr else 0
     token = _pinned.set(predicting or blas)

@@ -37,8 +37,8 @@ def locate_nonfinite(
     """Return the first NaN or infinity of the last step, or None.
 
     The search covers the input, then parameters and activations in forward order, then gradients in
-    backward order.  If `sums` is False, gradients of parameters are left out.  Columns and rows
-    count from 0; `first` is the index in the batch of the first row in these buffers.
+    backward order.  If `sums` is False, gradients of parameters are left out.  The numbers of
+    columns and rows begin at 0; `first` is the index in the batch of these buffers' first row.
     """
     faults = _faults(scratch, grads, first, sums=sums)
     fault = next(faults, None)

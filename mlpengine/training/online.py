@@ -45,7 +45,7 @@ def _is_missing(value: Any) -> bool:
 
 
 def _plain(value: Any, name: str) -> float | bool | str | None:
-    """Convert a value, also of NumPy or `decimal`, to float, bool or str; None if missing."""
+    """Convert a value, also of NumPy or `decimal`, to float, bool or str; a missing one to None."""
     if _is_missing(value):
         return None
     if isinstance(value, bool | np.bool_):

@@ -58,7 +58,8 @@ from mlpengine.training.transfer import CalibrationSet
 from mlpengine.training.warm_start import copy_weights
 
 NEWEST = 3 / 8
-"""Share of the folds, the newest in time, that give the errors for prediction intervals."""
+"""Share of the folds that give the errors for prediction intervals, if folds follow each other in
+time; these are the newest folds."""
 
 SEED_STRIDE = 1_000
 """Network k of several in a run with seed s has the seed `SEED_STRIDE` * s + k."""

@@ -379,7 +379,7 @@ def test_comments_tell_other_letters_apart():
         ({"loss": None}, "an Mlp needs a loss"),
         ({"clip_norm": -1.0}, "clip_norm must be finite and above zero"),
         ({"freeze": [0, 1]}, "a layer must be left to train"),
-        ({"freeze": [2]}, "layers count from 0 to 1"),
+        ({"freeze": [2]}, "a layer must be from 0 to 1"),
         ({"name": "two words.c"}, "must be a C identifier"),
         ({"activation": "softmax"}, "softmax"),
         ({"parts": {"reads": ((0, 1),)}}, "must read all features"),

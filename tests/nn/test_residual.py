@@ -135,7 +135,7 @@ def test_what_cannot_be_is_one_clear_error(options, what):
 
 
 def test_layers_count_as_those_of_an_mlp():
-    with pytest.raises(UsageError, match=r"layers count from 0 to 3 \(got 4\)"):
+    with pytest.raises(UsageError, match=r"a layer must be from 0 to 3 \(got 4\)"):
         network().freeze([4])
     assert len(network().layer_names) == len(network().sizes) - 1
     assert Mlp([4, 8, 8, 8, 2]).sizes == network().sizes

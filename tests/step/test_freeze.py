@@ -93,8 +93,8 @@ def test_no_call_computes_a_frozen_gradient():
 
 
 WRONG = {
-    "beyond the last": ([3], "layers count from 0 to 2 (got 3)"),
-    "not a number": (["0.weight"], "layers count from 0 to 2 (got '0.weight')"),
+    "beyond the last": ([3], "a layer must be from 0 to 2 (got 3)"),
+    "not a number": (["0.weight"], "a layer must be from 0 to 2 (got '0.weight')"),
     "all": ([0, 1, 2], "a layer must be left to train"),
 }
 

@@ -39,7 +39,7 @@ class Numbers:
     The `factor` of a feature that was constant in training is 0, unless `scaling` was "none".
     `ranges` has the smallest and largest training value of each column.  `flagged` has the indices
     of features with an indicator (1 for a missing value, else 0).  With `clip`, scaled features are
-    clipped by `smooth_clip`.  `edges` has the bin edges of each feature; without edges, no bins.
+    clipped by `smooth_clip`.  `edges` has the bin edges of each feature; () means no bins.
     """
 
     def __init__(

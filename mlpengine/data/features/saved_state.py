@@ -129,7 +129,7 @@ def checked_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _in_order(pairs: Any) -> Any:
-    """Return pairs of a name and a value as a mapping; anything else unchanged."""
+    """Return pairs of a name and a value as a mapping; return anything else unchanged."""
     if isinstance(pairs, list) and all(isinstance(p, list) and len(p) == 2 for p in pairs):
         return {str(name): value for name, value in pairs}
     return pairs

@@ -46,7 +46,7 @@ CHANCE_ROWS = tuned(20_000, "rows", "chance is estimated from at most this many"
 CHANCE_COLUMNS = tuned(256, "columns", "chance is estimated from at most this many")
 
 # Leaks
-ANSWER = tuned(0.97, "share of the target", "a leak explains more; carats explain 0.87 of prices")
+ANSWER = tuned(0.97, "share of the target", "a leak explains more; carats of diamonds explain 0.87")
 ORDER = tuned(
     0.98,
     "share of the target's ranks",

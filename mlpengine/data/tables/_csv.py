@@ -68,7 +68,7 @@ class Parsed(NamedTuple):
     """A block that pyarrow has parsed.
 
     Attributes:
-        steps: the kind (NUMBERS, DATES or TEXT) assumed for each column, by the column's position.
+        steps: the assumed kind (`NUMBERS`, `DATES` or `TEXT`) of each column, by its position.
         table: the pyarrow table; None if a column did not have the assumed kind.
         has_codes: whether a cell may begin with a zero and another digit, such as 007.
     """

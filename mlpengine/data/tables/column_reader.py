@@ -61,7 +61,7 @@ class ColumnReader:
     """Reads a column as numbers if possible, else as dates if possible, else as text.
 
     Attributes:
-        step: current kind, NUMBERS, DATES or TEXT.
+        step: current kind: `NUMBERS`, `DATES` or `TEXT`.
         broken: whether a later text did not have the kind of the values before it.  The whole
             column must then be read again, as the kind `step`.
     """
