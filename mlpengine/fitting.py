@@ -42,7 +42,7 @@ from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.column_kinds import kind_of, task_of
 from mlpengine.data.tables import Table, read_table
 from mlpengine.data.tables.detect import Detected, detect
-from mlpengine.data.tables.frames import as_table, categorical_columns
+from mlpengine.data.tables.frames import as_table, categorical_columns, one_number
 from mlpengine.diagnostics.verdict import Verdicts
 from mlpengine.models.model import Model
 from mlpengine.models.task import Split
@@ -194,7 +194,8 @@ def fit(
     Args:
         table: a data frame, a mapping of columns to values, a list of rows, a file name, or the
             name of a data set of the package.
-        target: the column to predict, or a list of columns.
+        target: the column to predict, or a list of columns.  Classes that are texts in a data
+            frame stay texts, such as "1".
         validation: a separate table, instead of a share of `table`.
         test: a separate table for the test, instead of a share of `table`.
         warm_start: a model or a run directory (fine-tuning).  Training begins with the weights,
@@ -491,10 +492,7 @@ def _equal_numbers(table: Table | None, targets: Sequence[str], *, infers: bool)
     for name, texts in table.number_texts.items() if table else ():
         key = "data.task: classification" if name in targets else f"data.categorical: [{name}]"
         if texts and (infers or name not in targets):
-            line = (
-                f"column {name!r}: the texts {' and '.join(map(repr, texts))} are read as one "
-                f"number; if they are different codes, set {key}"
-            )
+            line = one_number(name, texts, f"set {key}")
             _log.warning("warning: table: %s", line)
             yield line
 

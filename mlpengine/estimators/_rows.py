@@ -1,5 +1,6 @@
 """Convert features in the forms that scikit-learn accepts to tables."""
 
+import logging
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,10 @@ from mlpengine.data.features.checks import ColumnProfile
 from mlpengine.data.features.column_kinds import FeatureKind
 from mlpengine.data.features.dataset import TableFeatures
 from mlpengine.data.tables import Table
-from mlpengine.data.tables.frames import as_table, categorical_columns
+from mlpengine.data.tables.frames import as_table, categorical_columns, one_number
 from mlpengine.settings.features import TaskName
+
+_log = logging.getLogger("mlpengine")
 
 FLOATS = [np.float64, np.float32]
 
@@ -66,6 +69,10 @@ def checked_rows(
         y = check_array(*given, ensure_2d=False, dtype=kind, input_name="y", estimator=estimator)
     how = fitted.read_arguments if fitted else {"text": categorical_columns(x)}
     table = as_table(x, source=name, **how)
+    for column, texts in table.number_texts.items() if fitted is None else ():
+        if texts:
+            line = one_number(column, texts, "use a categorical dtype")
+            _log.warning("warning: %s: %s", name, line)
     return table, y
 
 

@@ -334,6 +334,15 @@ def test_codes_with_equal_numbers_are_categories_of_a_csv(tmp_path):
     assert "'3.1' and '3.10'" in " ".join(result.remarks)
 
 
+def test_an_estimator_warns_of_texts_that_are_one_number(caplog):
+    x = versions()[["version", "z"]]
+    for frame, count in ((x, 1), (x.astype({"version": "category"}), 0)):
+        caplog.clear()
+        model = mlpengine.MlpRegressor(epochs=2).fit(frame, x.z)
+        model.predict(frame)
+        assert caplog.text.count("'3.1' and '3.10'") == count
+
+
 def test_labels_of_texts_come_back_as_texts(tmp_path):
     table = versions()
     table["whole"] = np.array(["1", "2"])[(table.y > 0).astype(int)]

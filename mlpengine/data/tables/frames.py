@@ -203,11 +203,19 @@ def _column(
     if column.kind in ("number", "boolean"):
         kinds = {type(value) for value in objects if not is_missing(value)}
         if kinds and all(issubclass(kind, str) for kind in kinds):
-            number_texts[name] = _one_number(objects, column) if column.kind == "number" else ()
+            number_texts[name] = _equal_texts(objects, column) if column.kind == "number" else ()
     return column
 
 
-def _one_number(values: list[Any], column: Column) -> tuple[str, ...]:
+def one_number(name: str, texts: Sequence[str], advice: str) -> str:
+    """Return a warning about two texts of a column that are read as one number."""
+    return (
+        f"column {name!r}: the texts {' and '.join(map(repr, texts))} are read as one number; if "
+        f"they are different codes, {advice}"
+    )
+
+
+def _equal_texts(values: list[Any], column: Column) -> tuple[str, ...]:
     """Return two different texts of an equal number, or nothing."""
     known: dict[float, str] = {}
     for row in np.flatnonzero(~column.missing).tolist():
