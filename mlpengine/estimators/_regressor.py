@@ -71,7 +71,7 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         return predictions[:, 0] if self._flat else predictions
 
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Array, Array]:
-        """Return lower and upper ends of intervals that contain a share `level` of new targets.
+        """Return lower and upper ends of intervals that contain a fraction `level` of new targets.
 
         The ends are calibrated on out-of-fold errors (of rows that did not train the network).
         Both arrays have the shape of `predict`.

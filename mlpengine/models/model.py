@@ -549,7 +549,7 @@ class Model:
     def predict_interval(self, data: Any, level: float = 0.9) -> tuple[Array, Array]:
         """Return the lower ends and the upper ends of intervals for the targets of new rows.
 
-        If new rows are like the training rows, a share `level` of targets is in the intervals.
+        If new rows are like the training rows, intervals hold a fraction `level` of the targets.
         Shapes: (rows,) each, or (rows, targets) for several targets.
 
         Raises: UsageError for a classification model, or one that was trained without folds.
@@ -627,9 +627,9 @@ class Model:
     def predict_set(self, data: Any, level: float = 0.9, *, by_class: bool = False) -> Array:
         """Return which of the `classes` are in each row's prediction set, bool (rows, classes).
 
-        If new rows are like the training rows, a share `level` of their sets contains the true
-        class.  With `by_class`, this holds for the rows of each class, and sets are larger.  A set
-        may be empty if predictions are right more often than `level`.
+        If new rows are like the training rows, a fraction `level` of their sets contains the
+        true class.  With `by_class`, this holds for the rows of each class, and sets are larger.  A
+        set may be empty if predictions are right more often than `level`.
 
         Raises: UsageError for a regression model, or one that was trained without folds.
         """
