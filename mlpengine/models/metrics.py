@@ -190,7 +190,7 @@ def precision(target: Array, predicted: Array, weight: Array | None = None) -> A
 
 
 def recall(target: Array, predicted: Array, weight: Array | None = None) -> Array:
-    """Return, per class or label, the share of its rows that are predicted; 0 if it has no rows."""
+    """Return, per class or label, the share of its rows predicted correctly; 0 if it has none."""
     hits, _, actual = _counts(target, predicted, weight)
     return np.divide(hits, actual, out=np.zeros_like(hits), where=actual > 0)
 
