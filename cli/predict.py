@@ -113,13 +113,13 @@ def command(
     - or @ and contain one of ( | ! =.
 
     --interval adds <target>_low and <target>_high, from out-of-fold errors.  --set adds
-    <target>_set, such as a|b; a set is empty if no class is likely enough.  The sets contain the
-    true class for the given share of all rows or, with --by-class, of the rows of each class; sets
-    with --by-class are larger.  --threshold replaces the model's threshold (0.5, or the result of
-    training.threshold).  --quantile adds <target>_0.1 and so on.  For censored times, --times adds
-    survival_365 and so on: the probability of no event before time 365.  A .npy file has numbers
-    only: probabilities or predicted values, and 0 or 1 for each class of --set.  The column of --id
-    keeps its type.
+    <target>_set, such as a|b (a JSON list if a class contains |); a set is empty if no class is
+    likely enough.  The sets contain the true class for the given share of all rows or, with
+    --by-class, of the rows of each class; sets with --by-class are larger.  --threshold replaces
+    the model's threshold (0.5, or the result of training.threshold).  --quantile adds <target>_0.1
+    and so on.  For censored times, --times adds survival_365 and so on: the probability of no event
+    before time 365.  A .npy file has numbers only: probabilities or predicted values, and 0 or 1
+    for each class of --set.  The column of --id keeps its type.
     """
     _check_levels(level, set_level, by_class=by_class)
     path = None if out == "-" else Path(out)
@@ -304,10 +304,16 @@ def _predicted(model: Model) -> list[str]:
 
 
 def _sets(sets: Array, classes: Sequence[object]) -> Coded:
-    """Return boolean sets (rows, classes) as texts such as a|b; in Parquet and JSON, as lists."""
+    """Return boolean sets (rows, classes) as texts such as a|b; in Parquet and JSON, as lists.
+
+    If a class contains "|", texts are JSON lists.
+    """
     distinct, codes = np.unique(sets, axis=0, return_inverse=True)
     lists = [[classes[k] for k in np.flatnonzero(one).tolist()] for one in distinct]
-    return Coded(codes, ["|".join(map(plain_text, one)) for one in lists], lists)
+    parts = [[*map(plain_text, one)] for one in lists]
+    odd = any("|" in plain_text(one) for one in classes)
+    texts = [json.dumps(one, ensure_ascii=False) if odd else "|".join(one) for one in parts]
+    return Coded(codes, texts, lists)
 
 
 def row_names(table: Table, key: str | None, taken: dict[str, Any]) -> dict[str, Any]:

@@ -56,7 +56,8 @@ def lead_text(data: Mapping[str, Any]) -> str:
     if data["by"] is None:
         return (
             "no run is better: the runs have no common metric on the same rows, or the data cannot "
-            "be read; in Python, model.compare(other, table) compares both on new rows"
+            "be read; in Python, model.compare(other, table) compares models of one target on new "
+            "rows"
         )
     if data["ahead"] is None and data["difference"] != 0:
         return f"no model is better: {data['by']} has no value on these rows"

@@ -564,10 +564,11 @@ class Loop(Uncopyable):
         rule, rows = self.members[0].early_stopping, self.history.rows
         values = {r.validation.get(rule.monitor, nan) for r in rows} if rule else {nan}
         if rule and len(rows) > 2 and len(values) == 1 and isfinite(*values) and values != {1.0}:
+            advice = "set training.early_stopping.monitor to another metric, such as loss"
             _log.warning(
                 "warning: the validation metric %s was %g in all epochs, so the first epoch counts "
-                "as the best; set training.early_stopping.monitor to another metric, such as loss",
-                rule.monitor, *values,
+                "as the best; %s",
+                rule.monitor, *values, "give more rows" if rule.monitor == "loss" else advice,
             )  # fmt: skip
 
     def _call(self, hook: str, *details: Any) -> None:

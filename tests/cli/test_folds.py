@@ -14,6 +14,7 @@ from mlpengine.data.features import Preprocessor
 from mlpengine.data.tables import read_table
 from mlpengine.models.model import Model
 from mlpengine.training.loading import load
+from mlpengine_cli import predict
 
 CONFIG = """\
 data: {source: rows.csv, target: TARGET}
@@ -217,3 +218,10 @@ def test_probabilities_are_calibrated_and_exported_so(mlpengine, rows):
     assert mlpengine("predict", "runs/c", "rows.csv", "--by-class").code == 2  # without --set
     refused = mlpengine("predict", "runs/c", "rows.csv", "--interval", "0.9")
     assert (refused.code, "or --set, for classes" in refused.err) == (2, True)
+
+
+def test_sets_of_classes_with_a_bar_are_lists():
+    both, alone = np.array([[True, True, False]]), np.array([[False, False, True]])
+    cells = [predict._sets(sets, ["a", "b", "a|b"]).labels for sets in (both, alone)]
+    assert cells == [['["a", "b"]'], ['["a|b"]']]
+    assert predict._sets(both, ["a", "b", "c"]).labels == ["a|b"]

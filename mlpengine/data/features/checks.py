@@ -46,7 +46,7 @@ USE_IT = (
 
 CORRECT = "correct or clear the value"
 
-ONE_VALUE = "the target is constant, so that nothing can be learned"
+ONE_VALUE = "the target has one value in the training rows, so nothing can be learned"
 ROW_NUMBERS = "row numbers"
 
 
