@@ -131,7 +131,7 @@ def propose(
         *([f"  event: {quoted_yaml(event)}  # 1: seen, 0: censored"] if event else []),
         *(f"  # {one}  # {why}" for one, why in others.items()),
         *_suspects(profile),
-        *_drop(profile),
+        *_drop(profile, target),
         *_missing(profile, target),
         *_balance(profile),
         *([ENCODING] if encoded else []),
@@ -448,9 +448,9 @@ def _folds(count: int | None, members: Sequence[str]) -> list[str]:
     ]
 
 
-def _drop(profile: Profile) -> list[str]:
+def _drop(profile: Profile, target: Sequence[str]) -> list[str]:
     texts = {column.name: "" for column in profile.columns if column.kind == "text"}
-    reasons = texts | profile.drop
+    reasons = {name: why for name, why in (texts | profile.drop).items() if name not in target}
     if not reasons:
         return ["  drop: []"]
     lines = ["  drop:  # remove a line to use that column"]

@@ -255,10 +255,10 @@ def test_a_table_without_rows_is_refused():
 
 def test_what_leaves_nothing_to_learn_or_to_measure_is_named():
     x, y = np.sin(np.arange(60)), np.full(60, 0.5)
-    for rows, text in (({"x": x, "y": y}, "constant"), ({"x": x[:7], "y": [*"pqrstuv"]}, "test")):
+    for rows, text in (({"x": x, "y": y}, "one value"), ({"x": x[:7], "y": [*"pqrstuv"]}, "test")):
         _, result = mlpengine.fit(rows, "y", training={"epochs": 1})
         assert any(text in line for line in result.remarks)
-    assert "constant" in str(mlpengine.check({"x": x, "y": y}, "y"))
+    assert "one value" in str(mlpengine.check({"x": x, "y": y}, "y"))
     with pytest.raises(mlpengine.ConfigError, match=r"data\.task: classification"):
         mlpengine.fit({"x": x, "y": x}, "y", loss="ordinal")
     two = {"x": x, "u": ["a", "b"] * 30, "v": x > 0}
@@ -317,3 +317,9 @@ def test_a_missing_group_has_the_way_to_read_its_text(key):
     table = read_table(io.BytesIO(csv({"g": ["NA", *"aabb"], "y": range(5)})))
     with pytest.raises(DataError, match=r"line 2, column 'g'.*data\.na_values: \[\]"):
         dividing_values(table, key, "g")
+
+
+def test_a_target_of_texts_is_no_dropped_column():
+    rows = {"x": np.arange(60), "y": [f"{i}.5 kg" for i in range(60)]}
+    with pytest.raises(DataError, match="unit in the header"):
+        mlpengine.fit(rows, "y", data={"task": "regression"})

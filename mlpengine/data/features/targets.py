@@ -397,21 +397,25 @@ def check_target(table: Table, columns: Sequence[str]) -> None:
             f"classification{f'; {comma}' if comma else ''}"
         )
     if kind_of(column) == "text":
-        pair = marked_number(column)
-        if pair:
-            advice = marked_text(*pair)
-        elif are_codes(column.used_levels()):
-            advice = (
-                "whole numbers beyond 2**53, or with zeros before them, are texts; subtract one of "
-                "them from all, or leave out the zeros"
-            )
-        else:
-            advice = comma or "choose another column, or set task to classification"
+        advice = comma or "choose another column, or set task to classification"
+        advice = _number_advice(column) or advice
         count = plural(len(column.distinct()), "different text")
         raise DataError(
             f"{table.where(name)}: the target must be numbers or classes that repeat "
             f"({count} in {plural(table.n_rows, 'row')}); {advice}"
         )
+
+
+def _number_advice(column: Column) -> str | None:
+    """Return the advice for a text column of numbers with marks, or of codes; None for others."""
+    if pair := marked_number(column):
+        return marked_text(*pair)
+    if are_codes(column.used_levels()):
+        return (
+            "whole numbers beyond 2**53, or with zeros before them, are texts; subtract one of "
+            "them from all, or leave out the zeros"
+        )
+    return None
 
 
 def marked_text(text: str, number: str) -> str:
@@ -587,6 +591,7 @@ def _numbers(table: Table, name: str, role: str = "the target", *, gaps: bool = 
                 advice = "write 1 for yes and 0 for no"
             if role == "the target" and len(odd) == len(column.levels):
                 advice = "for classes write data.task: classification"
+                advice = _number_advice(column) or advice
                 if gaps:
                     advice = "several targets must be all numbers, or all labels of 0 and 1"
         where = table.where(name, row)
