@@ -177,6 +177,8 @@ def _models_in(directory: Path) -> str:
     if names := _models(directory):
         more = ", ..." * (len(names) > 8)
         return f"{directory} has {', '.join(names[:8])}{more}"
+    if (trials := directory / "trials").is_dir():
+        return f"it is a sweep; {_models_in(trials)}"
     return f"{directory} holds no runs; `mlpengine train CONFIG.yaml` makes runs/CONFIG"
 
 
