@@ -259,8 +259,8 @@ def test_what_leaves_nothing_to_learn_or_to_measure_is_named():
     with pytest.raises(DataError, match="'y': the target has one value"):
         mlpengine.fit(rows, "y", training={"epochs": 1})
     few = {"x": x[:7], "y": [*"pqrstuv"]}
-    for rows, target, text in ((rows, ["y", "z"], "one value"), (few, "y", "test")):
-        _, result = mlpengine.fit(rows, target, training={"epochs": 1})
+    for table, target, text in ((rows, ["y", "z"], "one value"), (few, "y", "test")):
+        _, result = mlpengine.fit(table, target, training={"epochs": 1})
         assert any(text in line for line in result.remarks)
     assert "one value" in str(mlpengine.check({"x": x, "y": y}, "y"))
     with pytest.raises(mlpengine.ConfigError, match=r"data\.task: classification"):
