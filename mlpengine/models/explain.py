@@ -142,7 +142,7 @@ def importances(
     groups = max(min(ROW_GROUPS, count // GROUP_ROWS), min(10, count // 2), 1)
     blocks, whole = every % groups, part.rows(every)
     chosen = [np.flatnonzero(blocks == k) for k in range(groups)]
-    subsets, sizes = [whole.rows(some) for some in chosen], np.bincount(blocks)
+    subsets, sizes = [whole.rows(some) for some in chosen], np.bincount(blocks, whole.weights)
 
     def scores(output: Array) -> tuple[Array, Array, Array]:
         """Return (loss, -metric), the loss of each group, and the influence of each row."""
@@ -169,6 +169,7 @@ def importances(
             x[:, block] = kept
             after = scores(np.concatenate(outputs))
         (loss, metric), losses, each = (new - old for new, old in zip(after, base, strict=True))
+        losses = np.divide(losses * np.bincount(blocks), sizes, out=0 * losses, where=sizes > 0)
         loss_error = mean_error(losses, sizes)
         metric_error = mean_error(each, whole.weights, blocks)
         rows.append(Importance(column, float(loss), loss_error, float(metric), metric_error))
