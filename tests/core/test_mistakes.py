@@ -153,6 +153,9 @@ EarlyStopping(-1, "accuracy")
 # an option that early stopping lacks
 EarlyStopping(5, mode="max")
     EarlyStopping: | unknown keys ('mode')
+# weights of rows for a step without weights
+Loop(step, Classification(3), Split(X, Y, weights=np.ones(8, "f4")), epochs=1)
+    loop: train has weights | weighted=False
 # an option of a preprocessor
 Preprocessor("y", standardise="standard")
     Preprocessor: has no option 'standardise' | 'standard' | did you mean 'standardize'?
