@@ -184,7 +184,8 @@ CASES = [
      [{"baselines": Baselines(shifts=(0.1, 0.24, 0.0), shift_limit=0.2)},
       {"baselines": Baselines(shifts=(0.1, 0.26, 0.0), shift_limit=0.3)}]),
     ("shifted", {"baselines": Baselines(target_shift=0.26, shift_limit=0.2)},
-     [{"baselines": Baselines(target_shift=0.24, shift_limit=0.2)}]),
+     [{"baselines": Baselines(target_shift=0.24, shift_limit=0.2)},
+      {"planned_split": "teacher"}]),
     ("overfitting", {"epochs": curve(FALLING, [0.7, 0.66, 0.64, *np.linspace(0.65, 0.77, 17)])},
      [{"epochs": curve(FALLING, [0.7, 0.66, 0.64, *np.linspace(0.65, 0.69, 17)])},
       {"epochs": curve(FALLING, np.maximum(FALLING, 0.4))},
@@ -203,7 +204,7 @@ CASES = [
     ("overfitting", {"epochs": curve(FALLING, 0.0123 * np.linspace(10, 80, 20))}, []),
     ("overfitting", {"epochs": curve(FALLING / 100, np.maximum(FALLING / 100, 0.2)),
                      "target_rms": 1.0},
-     [{"target_rms": NAN}]),  # of classes
+     [{"target_rms": NAN}, {"planned_split": "teacher"}]),  # of classes; of a student
     ("imbalance", {**RARE, "epochs": curve(FALLING, np.maximum(FALLING, 0.4))},
      [{"recalls": np.array([0.13, 0.51])}, {"recalls": np.array([0.11, 0.49])},
       {"class_counts": np.array([51, 149])}]),
