@@ -229,6 +229,8 @@ def wrong_loss(diagnostics: Diagnostics) -> Verdict | None:
     share, limit = training_share(diagnostics), limits.LOSS_MISLEADS
     if loss is None or loss.name in (MeanSquaredError.name, *LOGITS) or not lags(diagnostics):
         return None
+    if not isnan(known.doubtful):
+        return None  # classes have no mean
     if not known.error > limit * share:
         return None
     headline = "Loss does not train for the mean"
