@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from mlpengine.core.errors import RunError, UsageError
-from mlpengine.core.files import is_run, missing, read_mapping
+from mlpengine.core.files import is_run, missing, pasted, read_mapping
 from mlpengine.core.wording import metric_text, printable
 from mlpengine.diagnostics.verdict import NOTE
 from mlpengine.models.task import OUT_OF_FOLD
@@ -46,6 +46,8 @@ def command(directory: Path, as_json: bool) -> None:
     runs = [described(path) for path in sorted(directory.iterdir()) if is_run(path)]
     if not runs:
         text = "holds no runs; `mlpengine train CONFIG.yaml` makes runs/CONFIG"
+        if (trials := directory / "trials").is_dir():
+            text = f"is a sweep; write mlpengine ls {pasted(trials)}"
         raise UsageError(f"{directory}: {text}")
     runs.sort(key=lambda run: str(run["started"] or ""))
     if as_json:
