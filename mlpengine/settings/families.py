@@ -82,7 +82,7 @@ def build(kind: Any, mapping: Mapping[str, Any], name: str = "") -> Any:
     values = model_of(kind, name).model_validate(mapping)
     try:
         return kind(**{name: getattr(values, one.key) for name, one in keys_of(kind)})
-    except UsageError as error:
+    except (TypeError, UsageError) as error:
         keys = [one.key for _, one in keys_of(kind)]
         raise _at_its_key(str(error), keys) from None
 

@@ -58,6 +58,10 @@ def test_a_sweep_repeats_itself_and_its_best_config_trains(sampler, count, sweep
     given = ("--set", "training.epochs=1")
     first = mlpengine("sweep", "s.yaml", "-o", "first", "-q", "--json", *given)
     drawn = values(first)
+    listed = json.loads(mlpengine("ls", "first", "--json").out)
+    assert [one["run"] for one in listed] == [f"first/trials/{k:04d}" for k in range(len(listed))]
+    assert len(listed) == len(drawn)
+    assert "first is a sweep" in mlpengine("ls", ".").out
     assert [state for state, _, _ in drawn] == ["complete"] * count
     assert len({str(one) for *_, one in drawn}) == count
     again = mlpengine("sweep", "s.yaml", "-o", "again", "-q", "--json", *given)
