@@ -120,6 +120,7 @@ def read_tables(
     rows = _split(file, table, target, kept["train"], own_files=set(tables))
     counted = len(rows["train"])
     rows["train"], weights, duplicates = _merge_repeated(file, table, target, rows["train"])
+    is_new = preprocessor is None
     if preprocessor is None:
         preprocessor = preprocessor_of(file, target).fit(table, rows["train"])
     parts = {name: (table, rows[name]) for name in SPLIT_PARTS if len(rows[name])}
@@ -131,7 +132,7 @@ def read_tables(
             "become one row, with the sum of their row weights"
         )
     remarks += _odd_shares(file, parts, tables, table.source)
-    remarks += _constant(preprocessor, table, rows["train"])
+    remarks += _constant(preprocessor, table, rows["train"], is_new=is_new)
     remarks += _many_classes(preprocessor, table, sum(map(len, rows.values())))
     remarks += _commas(preprocessor, table)
     remarks += _rare_texts(preprocessor, table)
@@ -162,12 +163,19 @@ def _odd_shares(
             yield f"{source}: data.split.{name} has no effect: another table has the {name} rows"
 
 
-def _constant(fitted: Preprocessor, table: Table, rows: Array) -> Iterator[str]:
-    """Yield a warning for each target of numbers or labels that is constant in training rows."""
-    for name in fitted.target.columns if fitted.target and fitted.task != "survival" else ():
-        values = table[name].values[rows]
-        if np.nanmin(values) == np.nanmax(values):
-            yield f"{table.source}: column {name!r}: {ONE_VALUE}"
+def _constant(fitted: Preprocessor, table: Table, rows: Array, *, is_new: bool) -> Iterator[str]:
+    """Yield a warning for each target of numbers or labels that is constant in training rows.
+
+    Raises: DataError if all are constant and the model is new.
+    """
+    targets = fitted.target.columns if fitted.target and fitted.task != "survival" else []
+    values = {name: table[name].values[rows] for name in targets}
+    alike = [name for name, one in values.items() if np.nanmin(one) == np.nanmax(one)]
+    if alike and alike == targets and is_new:
+        cell = table[alike[0]].text(int(rows[0]))
+        raise DataError(f"{table.where(alike[0])}: {ONE_VALUE} (all are {cell})")
+    for name in alike:
+        yield f"{table.source}: column {name!r}: {ONE_VALUE}"
 
 
 def _many_classes(fitted: Preprocessor, table: Table, rows: int) -> Iterator[str]:
@@ -274,7 +282,7 @@ def preprocessor_of(file: ConfigFile, target: list[str]) -> Preprocessor:
         transform = "none"
     if isinstance(loss, EntryLoss) and loss.log_link and standardizes:
         standardizes = False if loss.scaling is None else "mean"
-    elif isinstance(loss, EntryLoss) and np.isfinite(loss.target_range).any():
+    elif isinstance(loss, EntryLoss) and loss.has_target_range:
         standardizes = standardizes == "mean" and standardizes  # targets stay in the range
     power = loss.scaling if isinstance(loss, EntryLoss) and loss.log_link else None
     if data.exposure and power is None:

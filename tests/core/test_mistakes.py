@@ -147,6 +147,12 @@ loss(Y, scratch.output)
 # a task of other outputs
 Loop(step, Classification(5), Split(X, Y, Y), epochs=1)
     loop: task must have as many outputs as the network | got 5 and 3 | write Classification(3)
+# a patience below one epoch
+EarlyStopping(-1, "accuracy")
+    EarlyStopping.patience: | at least 1 (got -1)
+# an option that early stopping lacks
+EarlyStopping(5, mode="max")
+    EarlyStopping: | unknown keys ('mode')
 # an option of a preprocessor
 Preprocessor("y", standardise="standard")
     Preprocessor: has no option 'standardise' | 'standard' | did you mean 'standardize'?
