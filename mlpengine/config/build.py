@@ -289,6 +289,8 @@ def trainer_of(
             train, calibration_set = transfer.rows(table.rows(rows), fitted, task, train)
         if isinstance(task, Classification):
             task = task.with_threshold(transfer.threshold)
+    split = config.data.split
+    planned = "time" if split.time else "group" if split.group else ""
     with _errors_of_settings(file):
         return Trainer(
             replace(config.settings, training=replace(config.settings.training, loss=data.loss)),
@@ -296,8 +298,8 @@ def trainer_of(
             train,
             parts.get("validation"),
             folds=data.folds,
-            in_time=(split := config.data.split).time is not None,
-            planned_split="time" if split.time else "group" if split.group else "",
+            in_time=split.time is not None,
+            planned_split="teacher" if transfer else planned,
             numbers=data.tables.preprocessor.numbers,
             ranks=ranks,
             warm_start=warm_start.networks if warm_start else (),
