@@ -9,6 +9,7 @@ import numpy as np
 from mlpengine.core.files import pasted
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import best_text, cut_apart, metric_text, plural, printable, spaced
+from mlpengine.models.members import networks_text
 from mlpengine.models.metrics import commonest_mistakes, confusion_matrix
 from mlpengine.models.model import MODEL_FILE
 from mlpengine.models.task import OUT_OF_FOLD, Classification, Regression, Split, Task
@@ -48,8 +49,10 @@ def outcome_data(session: "Session", result: Result, outcome: Mapping[str, Any])
     lines = metrics_table(measured, sizes, data.task, spreads, in_time=in_time, warm_start=warm)
     if fitted and fitted.ensemble_weights:
         weights = fitted.ensemble_weights.items()
-        without = "; the model omits members of weight 0" * (0 in dict(weights).values())
-        lines.append(f"ensemble weights: {', '.join(f'{n} {w:.2f}' for n, w in weights)}{without}")
+        lines.append(f"ensemble weights: {', '.join(f'{n} {w:.2f}' for n, w in weights)}")
+        size = plural(session.model.n_parameters, "parameter")
+        without = " (members of weight 0 are left out)" * (0 in dict(weights).values())
+        lines.append(f"model: {networks_text(session.model.networks)}, {size}{without}")
         linear = fitted.ensemble_weights.get(LINEAR, 0.0)
         if linear >= MOSTLY_LINEAR:
             share = f"linear models have {100 * linear:.0f} % of the weight"

@@ -285,7 +285,7 @@ def preprocessor_of(file: ConfigFile, target: list[str]) -> Preprocessor:
         transform = "none"
     if isinstance(loss, EntryLoss) and loss.log_link and standardizes:
         standardizes = False if loss.scaling is None else "mean"
-    elif isinstance(loss, EntryLoss) and np.isfinite(loss.target_range).any():
+    elif isinstance(loss, EntryLoss) and loss.has_target_range:
         standardizes = standardizes == "mean" and standardizes  # targets stay in the range
     power = loss.scaling if isinstance(loss, EntryLoss) and loss.log_link else None
     if data.exposure and power is None:

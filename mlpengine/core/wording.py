@@ -42,14 +42,6 @@ def best_text(epochs: Sequence[int]) -> str:
     return several if first < last else f"best epoch {first}"
 
 
-def networks_text(networks: int, sizes: str, linear_models: int = 0) -> str:
-    """Return text such as ``3 networks of 8-16-1``; for a single network ``8-16-1``."""
-    if networks == 1 and not linear_models:
-        return sizes
-    kinds = [f"{plural(networks, 'network')} of {sizes}"] * (networks > 0)
-    return " and ".join(kinds + [plural(linear_models, "linear model")] * (linear_models > 0))
-
-
 def printable(text: str) -> str:
     """Return text from a file as one line: control characters are escaped as in `repr`."""
     if text.isprintable():

@@ -18,7 +18,7 @@ from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
 from mlpengine.core.structure import check_keys, of_type
-from mlpengine.core.wording import networks_text, plural, quoted
+from mlpengine.core.wording import plural, quoted
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.drift import NewRows
 from mlpengine.data.tables import Column, Table, read_table
@@ -46,7 +46,7 @@ from mlpengine.models.explain import (
 )
 from mlpengine.models.explanation import CURVES, EXPLAINED_ROWS, Explanation
 from mlpengine.models.forward import Features
-from mlpengine.models.members import NetworkMean
+from mlpengine.models.members import NetworkMean, networks_text
 from mlpengine.models.metrics import higher_is_better
 from mlpengine.models.row_predictor import RowPredictor
 from mlpengine.models.shapley import (
@@ -689,14 +689,12 @@ class Model:
 
     def _facts(self) -> dict[str, str]:
         """Return the main properties by title, for `repr` and notebooks."""
-        linear = sum(network.is_linear for network in self.networks)
-        size = networks_text(len(self.networks) - linear, self.mlp.title, linear)
         columns = self.columns
         more = ", ..." if len(columns) > SHOWN_COLUMNS else ""
         return {
             "predicts": ", ".join(self.target) + f" ({self.preprocessor.task})",
             "from": ", ".join(columns[:SHOWN_COLUMNS]) + more,
-            "network": f"{size}, {plural(self.n_parameters, 'parameter')}",
+            "network": f"{networks_text(self.networks)}, {plural(self.n_parameters, 'parameter')}",
             "loss": self.loss,
             **({"threshold": self.threshold_text} if self.threshold else {}),
         }
@@ -779,7 +777,12 @@ class Model:
             raise CheckpointError(f"{where}: is not a model (got {description!r:.60})")
         if missing := {"preprocessing", "loss", NETWORK_KEY} - description.keys():
             names = ", ".join(sorted(missing))
-            raise CheckpointError(f"{where}: is not a model ({names} missing)")
+            text = f"{where}: is not a model ({names} missing)"
+            for key, held in (("step", "training step"), (NETWORK_KEY, "network")):
+                if key in description:
+                    text += f"; the file holds a {held}: use the method load of its class"
+                    break
+            raise CheckpointError(text)
         try:
             preprocessor = Preprocessor.from_state(description["preprocessing"])
             populations = _restored_populations(description.get(POPULATIONS, []), state)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from mlpengine.core.errors import DataError
+from mlpengine.core.files import similar_file
 from mlpengine.data.tables._arrow import FEATHER, PARQUET
 from mlpengine.data.tables._csv import read_csv, read_csv_blocks
 from mlpengine.data.tables._files import (
@@ -77,6 +78,7 @@ def read_table(
     if not os.path.splitext(name)[1] and not os.path.exists(name):
         raise DataError(
             f"{name}: no such file, and not one of the data sets {', '.join(sorted(DATASETS))}"
+            f"{similar_file(Path(name))}"
         )
     return read_csv(opener(name, encoding), name, options, progress=progress)
 
