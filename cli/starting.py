@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from mlpengine.config import Override, load_config
 from mlpengine.config.build import LoadedData, load_data, trainer_of
+from mlpengine.config.sweep import SETTINGS
 from mlpengine.core.errors import NumericalError, RunError, UsageError
 from mlpengine.core.files import pasted
 from mlpengine.core.wording import plural
@@ -58,8 +59,11 @@ class Start(NamedTuple):
         """Return the inputs to resume the run in an open directory.
 
         Raises: RunError if the run has no config yet, or if its config was edited; UsageError if
-        `epochs` is given and the run has no checkpoint.
+        `epochs` is given and the run has no checkpoint, or for a sweep.
         """
+        if (directory.path / SETTINGS).is_file():
+            sweep = pasted(shortest(directory.path))
+            raise UsageError(f"--resume: {sweep} is a sweep: mlpengine sweep --join {sweep}")
         if not (directory.path / RESOLVED).is_file():
             raise RunError(
                 f"{directory.path}: was stopped before {RESOLVED} was written; there is nothing to "

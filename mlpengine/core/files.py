@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import secrets
 import shlex
 import stat
@@ -81,6 +82,10 @@ def first_line(path: Path) -> str:
 def similar_file(path: Path) -> str:
     """Return `` - did you mean 'x'?`` for a similar path, a note on a broken link, or ""."""
     folder = path.parent
+    if str(path) == "-":
+        return "; standard input cannot be read here: name a file"
+    if re.search(r"(^|/)\w{2,}:/", str(path)):
+        return "; an address cannot be read: download the file"
     if os.path.lexists(path):
         return " (the link leads nowhere)" if path.is_symlink() else ""
     with suppress(OSError):

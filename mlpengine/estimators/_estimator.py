@@ -313,7 +313,8 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         whole, targets, weight, names = self._joined(table, y, weights, divided_by)
         whole = whole if weights is None else whole.rows(rows)
         file = self._config(x, whole, targets, weight, names)
-        data = loaded_data(file, {"train": whole}, self._preprocessor if again else None)
+        before = self._preprocessor if again else None
+        data = loaded_data(file, {"train": whole}, before, one_value=True)  # as scikit-learn
         for line in close_numbers(data.tables.preprocessor, type(self).__name__):
             warn_once(line)
         early = file.config.training.early_stopping

@@ -781,7 +781,12 @@ class Model:
             raise CheckpointError(f"{where}: is not a model (got {quoted(description)})")
         if missing := {"preprocessing", "loss", NETWORK_KEY} - description.keys():
             names = ", ".join(sorted(missing))
-            raise CheckpointError(f"{where}: is not a model ({names} missing)")
+            text = f"{where}: is not a model ({names} missing)"
+            for key, held in (("step", "training step"), (NETWORK_KEY, "network")):
+                if key in description:
+                    text += f"; the file holds a {held}: use the method load of its class"
+                    break
+            raise CheckpointError(text)
         try:
             preprocessor = Preprocessor.from_state(description["preprocessing"])
             populations = _restored_populations(description.get(POPULATIONS, []), state)

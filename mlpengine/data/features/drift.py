@@ -44,7 +44,7 @@ class NewRows:
             self._texts.setdefault(name, Counter()).update(texts)
         for name, column in ((n, table.columns[n]) for n in self._columns if n in table):
             self._gaps[name] = self._gaps.get(name, 0) + int(column.missing.sum())
-            if column.kind == "text":
+            if column.kind == "text" or "quantiles" not in self._columns[name]:
                 continue
             low, high = bounds(self._columns[name])
             far = np.flatnonzero((column.values < low) | (column.values > high))

@@ -458,8 +458,8 @@ class Preprocessor:
     @property
     def read_arguments(self) -> dict[str, Any]:
         """Arguments for `read_table` to read other tables as the training table was read."""
-        texts, plain = self.text_columns, ("number", "integer", "category")
-        numbers = [n for n, kind in self.kinds.items() if kind in plain and n not in texts]
+        texts = self.text_columns
+        numbers = [name for name in self.kinds if name not in texts]
         numbers += self.history.sources
         if any(isinstance(label, str) for label in self.classes):
             texts = [*texts, *self.options.target]

@@ -151,10 +151,10 @@ def _floats(table: Table, name: str, rows: slice | Array) -> Array:
     return np.full(len(values), np.nan) if column.kind == "text" else values
 
 
-def check_numeric(table: Table, name: str) -> None:
+def check_numeric(table: Table, name: str, use: str = "") -> None:
     """Check that a column can be read as numbers.
 
-    Raises: DataError for a column with texts; the message names the row of `odd_row`.
+    Raises: DataError for a column with texts; the message names the row of `odd_row` and the `use`.
     """
     column = table[name]
     if column.kind == "text" and not column.missing.all():
@@ -168,8 +168,8 @@ def check_numeric(table: Table, name: str) -> None:
             shown = f"such as {quoted(column.levels[0])}"
             comma = "all are numbers with another decimal mark; write the mark of the training rows"
         raise DataError(
-            f"{table.where(name, row)}: a number is needed ({shown}); correct the value, or leave "
-            f"it empty{gap_advice(value)}{f'; {comma}' if comma else ''}"
+            f"{table.where(name, row)}: a number is needed{use} ({shown}); correct the value, or "
+            f"leave it empty{gap_advice(value)}{f'; {comma}' if comma else ''}"
         )
 
 

@@ -70,7 +70,7 @@ class ClassTarget(Target):
         _complete(table, column)
         values = table[column]
         if values.kind == "date":
-            raise DataError(f"{table.where(column)}: a date cannot be a class")
+            raise DataError(f"{table.where(column)}: dates cannot be classes; convert them to text")
         if values.kind == "number":
             _numbers(table, column)  # raises for an infinite class
         classes: list[Label] = [_label(values, value) for value in values.distinct()]
