@@ -66,9 +66,6 @@ def comparison(first: Path, second: Path) -> tuple[dict[str, Any], list[str]]:
     names, runs = [str(first), str(second)], [read_run(path) for path in (first, second)]
     collected = [collect(run, QUICK, whole=False) for run in runs]
     lead = lead_of(collected, [run.model.threshold if run.model else None for run in runs])
-    for result, one in zip(results, collected, strict=True):
-        if model := one.data.get("model"):  # members of weight 0 are not in the model
-            result["members"] = model["networks"] + model["linear_models"]
     errors = {label: [one.error for one in row] for label, row in table.items()}
     data = {
         "runs": names,
@@ -93,7 +90,8 @@ def run_scores(result: Mapping[str, Any]) -> dict[str, Score]:
             error = None if means else deviations.get(name)
             shown[f"{part_title(part)} {name}"] = Score(value, error)
         for name, value in means.items():
-            error = (deviations.get(name) or 0.0) / sqrt(result.get("members") or 1)
+            count = result.get("networks", 1) + result.get("linear_models", 0)
+            error = (deviations.get(name) or 0.0) / sqrt(count)
             shown[f"{part_title(part)} {name}, {ONE_NETWORK}"] = Score(value, error)
     return shown
 
@@ -119,7 +117,7 @@ def comparison_text(
             rows = (f"    {name}: {text}" for name, text in zip(names, texts, strict=True))
             lines += [f"  {key}", *rows]
     lines.append("results")
-    for key in ("parameters", "members", "epochs", "best_epoch", "seconds"):
+    for key in ("parameters", "networks", "linear_models", "epochs", "best_epoch", "seconds"):
         if any(key in one for one in results):  # an ensemble has no best epoch
             shown = (f"{one.get(key, '-')}" for one in results)
             lines.append(line(f"  {key.replace('_', ' ')}", *shown))

@@ -6,8 +6,9 @@ from typing import Any
 
 import click
 
+from mlpengine.config.sweep import SETTINGS
 from mlpengine.core.errors import RunError, UsageError
-from mlpengine.core.files import is_run, missing, read_mapping
+from mlpengine.core.files import is_run, missing, pasted, read_mapping
 from mlpengine.core.wording import metric_text, printable
 from mlpengine.diagnostics.verdict import NOTE
 from mlpengine.models.task import OUT_OF_FOLD
@@ -34,7 +35,7 @@ Examples:
 @click.argument("directory", type=click.Path(path_type=Path), default=Path("runs"))
 @AS_JSON
 def command(directory: Path, as_json: bool) -> None:
-    """List the runs in DIRECTORY (by default runs), the newest last.
+    """List the runs in DIRECTORY (by default runs), the newest last; for a sweep, its trials.
 
     The list shows the start of each run, its score on test rows (else on out-of-fold, validation or
     training rows), its data and the names of its verdicts.
@@ -43,18 +44,24 @@ def command(directory: Path, as_json: bool) -> None:
         raise UsageError(f"{directory}: is a file; name a directory of runs")
     if not directory.is_dir():
         raise missing(directory, "directory")
-    runs = [described(path) for path in sorted(directory.iterdir()) if is_run(path)]
-    if not runs:
+    inside = directory / "trials" if (directory / SETTINGS).is_file() else directory
+    runs = [described(path) for path in sorted(inside.glob("*")) if is_run(path)]
+    sweeps = sorted(file.parent for file in directory.glob(f"*/{SETTINGS}"))
+    if not runs and not sweeps:
         text = "holds no runs; `mlpengine train CONFIG.yaml` makes runs/CONFIG"
+        if (trials := directory / "trials").is_dir():
+            text = f"is a sweep; write mlpengine ls {pasted(trials)}"
         raise UsageError(f"{directory}: {text}")
     runs.sort(key=lambda run: str(run["started"] or ""))
     if as_json:
         say(json.dumps(runs))
         return
-    rows = [COLUMNS, *map(cells, runs)]
+    rows = [COLUMNS, *map(cells, runs)] if runs else []
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         say("  ".join(map(str.ljust, row, widths)).rstrip())
+    for sweep in sweeps:
+        say(f"{printable(str(sweep))} is a sweep; its trials: mlpengine ls {pasted(sweep)}")
 
 
 def described(path: Path) -> dict[str, Any]:

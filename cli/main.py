@@ -233,8 +233,8 @@ def _usage(error: click.ClickException, args: Sequence[str]) -> str:
         if takes_settings:
             hint = _setting(error.option_name, args) or hint
         text = f"no such option {error.option_name!r}{hint}"
-    elif takes_settings and "--set" in args and "unexpected extra argument" in text:
-        text += "; --set takes KEY=VALUE, in quotes if it has spaces"
+    elif takes_settings and "unexpected extra" in text and ("--set" in args or "=" in text):
+        text += "; write --set KEY=VALUE, in quotes if it has spaces"
     return f"error: {text}\n{context.get_usage()}\nhelp: {context.command_path} --help"
 
 
@@ -245,6 +245,9 @@ def _setting(option: str, args: Sequence[str]) -> str:
 
     key = option.lstrip("-").replace("-", "_")
     path = path_of(OTHER_NAMES.get(key, key))
+    words = tuple(key.partition("=")[0].split("."))
+    if words[1:] and words in key_paths(Config):
+        path = words
     keys = [str(one[-1]) for one in key_paths(Config) if path and one[:-1] == path]
     if path and keys and "name" not in keys:
         return f" - write --set {'.'.join(map(str, path))}.KEY=VALUE, KEY one of {', '.join(keys)}"

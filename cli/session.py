@@ -27,6 +27,7 @@ from mlpengine.core.structure import finite
 from mlpengine.core.system import peak_bytes
 from mlpengine.core.wording import differing
 from mlpengine.diagnostics.verdict import Verdict, without
+from mlpengine.models.card import facts_of
 from mlpengine.models.model import MODEL_FILE, Model
 from mlpengine.models.task import Split
 from mlpengine.settings.structure import conform
@@ -241,13 +242,13 @@ class Session:
             self._compare(self.fitted)
             self.column_verdicts += column_verdicts(data.file, data.tables)
         weights = self.fitted.ensemble_weights if self.fitted else {}
+        facts = facts_of(self.model)
         outcome = {
             "run_dir": fsencode(directory.path).decode(errors="backslashreplace"),
-            "parameters": self.model.n_parameters,
+            **{name: facts[name] for name in ("parameters", "networks", "linear_models")},
             "epochs": result.epochs,
             **(
                 {
-                    "members": len(self.loop.members),
                     "member_epochs": [len(one.history.rows) for one in self.loop.members],
                     "best_epochs": self.loop.best_epochs,
                 }

@@ -10,9 +10,11 @@ from typing import Any, NamedTuple
 
 from mlpengine.config import Override, load_config
 from mlpengine.config.build import LoadedData, load_data, trainer_of
+from mlpengine.config.sweep import SETTINGS
 from mlpengine.core.errors import NumericalError, RunError, UsageError
 from mlpengine.core.files import pasted
-from mlpengine.core.wording import networks_text, plural
+from mlpengine.core.wording import plural
+from mlpengine.models.members import networks_text
 from mlpengine.models.model import Model
 from mlpengine.step.ranks import Ranks
 from mlpengine.training.checkpoint import Checkpoint
@@ -57,8 +59,11 @@ class Start(NamedTuple):
         """Return the inputs to resume the run in an open directory.
 
         Raises: RunError if the run has no config yet, or if its config was edited; UsageError if
-        `epochs` is given and the run has no checkpoint.
+        `epochs` is given and the run has no checkpoint, or for a sweep.
         """
+        if (directory.path / SETTINGS).is_file():
+            sweep = pasted(shortest(directory.path))
+            raise UsageError(f"--resume: {sweep} is a sweep: mlpengine sweep --join {sweep}")
         if not (directory.path / RESOLVED).is_file():
             raise RunError(
                 f"{directory.path}: was stopped before {RESOLVED} was written; there is nothing to "
@@ -235,15 +240,20 @@ def opening(data: LoadedData, trainer: Trainer, session: Session | None = None) 
     parts = ", ".join(f"{count:,} {name}" for name, count in counts.items())
     rows = f"{plural(sum(counts.values()), 'row')} ({parts})"
     threads = plural(trainer.threads, "thread")
-    networks = len(trainer.networks)
     count = sum(len(network.params) for network in trainer.networks)
     size = f"{plural(count, 'parameter')}, {mlp.dtype}"
     if ranks := trainer.ranks:
         threads = f"{ranks.size} ranks of {threads}"
     lines = [
         f"data     {data.file.config.data.source}: {rows}, {plural(mlp.sizes[0], 'feature')}",
-        f"network  {networks_text(networks, mlp.title)}, {size}, {threads}",
+        f"network  {networks_text(trainer.networks)}, {size}, {threads}",
     ]
+    later = [
+        one
+        for one in trainer.settings.training.fold_members
+        if one not in trainer.settings.training.trained_members
+    ]
+    lines += [f"         {' and '.join(later)} members are added after the epochs"] * bool(later)
     lines[1:1] = [f"         {line}" for line in data.tables.remarks]
     if session:
         lines[1:1] = [f"         warning: {verdict}" for verdict in session.column_verdicts]

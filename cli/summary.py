@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from mlpengine.core.wording import cut_apart, networks_text, plural, printable
+from mlpengine.core.wording import cut_apart, plural, printable
 from mlpengine.models.card import card
 from mlpengine.models.model import MODEL_FILE
 from mlpengine.training.loading import load
@@ -45,11 +45,11 @@ def card_lines(known: dict[str, Any]) -> list[str]:
     record = known["record"]
     classes = f": {', '.join(_shown(known['classes']))}"
     classes += ", ..." if len(known["classes"]) > SHOWN_LEVELS else ""
-    networks = networks_text(known["networks"], known["architecture"], known["linear_models"])
     target = ", ".join(map(printable, known["target"]))
     lines = [
         f"predicts  {target} ({known['task']}{classes if known['classes'] else ''})",
-        f"network   {networks}, {plural(known['parameters'], 'parameter')}, loss {known['loss']}",
+        f"network   {known['architecture']}, {plural(known['parameters'], 'parameter')}, "
+        f"loss {known['loss']}",
     ]
     if "threshold" in known:
         lines.append(f"threshold {printable(known['threshold'])}")

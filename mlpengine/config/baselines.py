@@ -125,6 +125,8 @@ def linear_comparison(data: LoadedData, mean: NetworkMean) -> BaselineScore | No
     config = data.file.config
     if (data.folds is None and "validation" not in data.parts) or not config.model.hidden:
         return None
+    if 0.5 not in getattr(config.loss, "levels", [0.5]):
+        return None  # R2 does not judge other quantiles than the median
     scored = scored_rows(data, mean, test=False, most=COMPARED)
     if not np.isfinite(scored.output).all():
         return None

@@ -14,6 +14,7 @@ from mlpengine.config.problems import report_all
 from mlpengine.config.reader import Document, KeyPath, Problem, parse_yaml, read_document
 from mlpengine.config.schema import Config, reader
 from mlpengine.config.sections import plain
+from mlpengine.config.sweep import KINDS
 from mlpengine.config.writer import with_short_lists, yaml_text
 from mlpengine.core.errors import ConfigError, UsageError
 from mlpengine.core.files import checked_path
@@ -113,6 +114,9 @@ def parse_override(text: str) -> Override:
     """
     key, equals, value = text.partition("=")
     path = tuple(part.strip() for part in key.split("."))
+    if path[:2] == ("sweep", "space"):  # a name in the space is itself a path
+        ends = len(path) - (path[-1] in KINDS)
+        path = (*path[:2], ".".join(path[2:ends]), *path[ends:]) if ends > 2 else path
     if not equals or not all(path):
         raise UsageError(f"--set: write it as section.key=value (got {text!r})")
     return Override(f"--set {key.strip()}", path, value)

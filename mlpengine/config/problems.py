@@ -62,7 +62,8 @@ def report_all(error: ValidationError, document: Document) -> None:
             text = text.replace("must be ", "must be true, false or ", 1)
         else:
             text += _advice(path, value, text, names.get(path, []))
-        document.report(path, text + suggestion(value, names.get(path, [])))
+        near = "" if value in (None, "none") else suggestion(value, names.get(path, []))
+        document.report(path, text + near)
 
 
 def _advice(path: KeyPath, value: Any, text: str, names: Sequence[str]) -> str:
@@ -77,7 +78,7 @@ def _advice(path: KeyPath, value: Any, text: str, names: Sequence[str]) -> str:
             return f"; it is a share: write {value / 100:g}"
         if text.startswith("must be text (") and not isinstance(value, bool):
             return "; write it in quotes"
-        whole = "whole" in text and float(value).is_integer()
+        whole = "whole" in text and float(value).is_integer() and not isinstance(value, bool)
         return f"; write {value:.0f}" if whole else ""
     if not isinstance(value, str):
         return ""
@@ -177,6 +178,9 @@ def _unknown_key(path: KeyPath, data: Any) -> str:
         if option and any(get_origin(one) in (list, tuple) for one in _parts(option.type)):
             return f"a list needs brackets: write {before}: [{section[before]}, {key}]"
         return f"a decimal comma ends the value: write {before}: {section[before]}.{key}"
+    words = str(key).split(".")
+    if words[1:] and (*parent, *words) in key_paths(Config):
+        return f"write {': {'.join(words)}: ...{'}' * (len(words) - 1)}"
     if isinstance(key, str) and ":" in key and key.partition(":")[0] in valid:
         return "a space is needed after the colon"
     key = OTHER_NAMES.get(str(key), key)
@@ -185,7 +189,8 @@ def _unknown_key(path: KeyPath, data: Any) -> str:
         near = nearest(key, (str(one[-1]) for one in key_paths(Config)), 0.75)
         elsewhere = path_of(near) if near else None
     if elsewhere and elsewhere != path:
-        return f"unknown key - did you mean {dotted(elsewhere)!r}?"
+        level = " at the top level" if len(elsewhere) == 1 else ""
+        return f"unknown key - did you mean {dotted(elsewhere)!r}{level}?"
     return f"unknown key{suggestion(key, valid) or known}"
 
 

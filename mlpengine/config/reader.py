@@ -214,8 +214,9 @@ class _Plain:
         plain: dict[str, Any] = {}
         for key_node, value_node in node.value:
             if not isinstance(key_node, ScalarNode):
-                self._mark(key_node, path)
-                self.document.report(path, "a key must be one word, not a list or mapping")
+                line = key_node.start_mark.line + self.first if self.first else 0
+                text = "a key must be one word, not a list or mapping"
+                self.document.problems.append(Problem(self.source, line, dotted(path), text))
                 continue
             key = key_node.value
             here = (*path, key)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import secrets
 import shlex
 import stat
@@ -16,7 +17,7 @@ from typing import Any
 
 from mlpengine.core import system
 from mlpengine.core.errors import MlpEngineError, RunError, UsageError
-from mlpengine.core.wording import nearest, shortened
+from mlpengine.core.wording import nearest, quoted, shortened
 
 TEMPORARY = ".tmp-"
 """Prefix of the names of incomplete files; a killed process may leave such a file."""
@@ -42,7 +43,7 @@ def writing(path: str | Path, what: str = "written") -> Iterator[None]:
 def checked_path(path: object, where: str) -> Path:
     """Return `path` as a `Path`.  Raises: UsageError for a value that is not a path."""
     if not isinstance(path, str | os.PathLike):
-        raise UsageError(f"{where}: needs the path of a file (got {path!r:.60})")
+        raise UsageError(f"{where}: needs the path of a file (got {quoted(path)})")
     return Path(path)
 
 
@@ -61,7 +62,7 @@ def read_mapping(path: Path) -> dict[str, Any]:
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     if not isinstance(value, dict):
-        raise ValueError(f"it must be a mapping of keys (got {value!r:.40})")
+        raise ValueError(f"it must be a mapping of keys (got {quoted(value)})")
     return value
 
 
@@ -81,6 +82,10 @@ def first_line(path: Path) -> str:
 def similar_file(path: Path) -> str:
     """Return `` - did you mean 'x'?`` for a similar path, a note on a broken link, or ""."""
     folder = path.parent
+    if str(path) == "-":
+        return "; standard input cannot be read here: name a file"
+    if re.search(r"(^|/)\w{2,}:/", str(path)):
+        return "; an address cannot be read: download the file"
     if os.path.lexists(path):
         return " (the link leads nowhere)" if path.is_symlink() else ""
     with suppress(OSError):

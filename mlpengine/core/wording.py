@@ -42,14 +42,6 @@ def best_text(epochs: Sequence[int]) -> str:
     return several if first < last else f"best epoch {first}"
 
 
-def networks_text(networks: int, sizes: str, linear_models: int = 0) -> str:
-    """Return text such as ``3 networks of 8-16-1``; for a single network ``8-16-1``."""
-    if networks == 1 and not linear_models:
-        return sizes
-    kinds = [f"{plural(networks, 'network')} of {sizes}"] * (networks > 0)
-    return " and ".join(kinds + [plural(linear_models, "linear model")] * (linear_models > 0))
-
-
 def printable(text: str) -> str:
     """Return text from a file as one line: control characters are escaped as in `repr`."""
     if text.isprintable():
@@ -59,16 +51,24 @@ def printable(text: str) -> str:
 
 
 def quoted(value: object) -> str:
-    """Return a value as short text for a message; the text of an array is its dtype and shape."""
+    """Return a value as short text for a message; the text of an array is its dtype and shape.
+
+    A long text keeps its closing quote or bracket.
+    """
     if isinstance(value, type):
         return f"the class {value.__name__}"
-    if isinstance(shape := getattr(value, "shape", None), tuple):
+    shape, kind = getattr(value, "shape", None), getattr(getattr(value, "dtype", 0), "kind", "m")
+    if shape == () and kind in "biufcSU":
+        value = value.item()  # type: ignore[attr-defined]
+    elif isinstance(shape, tuple):
         return f"{type(value).__name__} {getattr(value, 'dtype', '')}{[*shape]}"
     text, name = repr(value), type(value).__name__
     if " object at 0x" in text:
         return f"{name}(...)"
     if len(text) <= 60:
         return text
+    if isinstance(value, str | bytes | list | tuple | dict | set):
+        return f"{text[:56]}...{text[-1]}"
     return f"{name}(...)" if text.startswith(f"{name}(") else f"{name} {text[:40]}..."
 
 
@@ -78,6 +78,11 @@ def shortened(text: str) -> str:
     lines = text.split("\n", MOST_LINES)
     lines[MOST_LINES:] = ["..."] * (len(lines) > MOST_LINES)
     return "\n".join(n if len(n) <= LONGEST_LINE else f"{n[:LONGEST_LINE]}..." for n in lines)
+
+
+def cut(text: str) -> str:
+    """Return a text of at most 60 characters; "..." replaces the middle of a long text."""
+    return cut_apart([text], 60)[0]
 
 
 def cut_apart(texts: Sequence[str], length: int) -> list[str]:

@@ -26,7 +26,8 @@ def shifted(diagnostics: Diagnostics) -> Verdict | None:
     known = diagnostics.baselines
     limit = max(limits.SHIFT, known.shift_limit)
     distance = max(known.shifts, default=nan)
-    if not (distance > limit or known.target_shift > limit):
+    other_labels = diagnostics.planned_split == "teacher"
+    if not (distance > limit or (known.target_shift > limit and not other_labels)):
         return None
     headline, no_fix = "Validation rows differ from training", "the split must be checked"
     advice = (
@@ -228,6 +229,8 @@ def wrong_loss(diagnostics: Diagnostics) -> Verdict | None:
     share, limit = training_share(diagnostics), limits.LOSS_MISLEADS
     if loss is None or loss.name in (MeanSquaredError.name, *LOGITS) or not lags(diagnostics):
         return None
+    if not isnan(known.doubtful):
+        return None  # classes have no mean
     if not known.error > limit * share:
         return None
     headline = "Loss does not train for the mean"

@@ -111,7 +111,8 @@ class Diagnostics(Uncopyable):
         copies: shares of validation rows that repeat a training row.
         validation_error: error on validation rows divided by the error of a constant prediction,
             and the number of rows that the constant predicts wrongly.
-        planned_split: ``time`` or ``group`` if validation rows are later rows or other groups.
+        planned_split: ``time`` or ``group`` if validation rows are later rows or other groups;
+            ``teacher`` if a teacher labeled the training rows alone.
         stops_early: whether early stopping keeps the weights of the best epoch.
 
     Raises: UsageError for `every` below 1, or for buffers that do not keep their activations.

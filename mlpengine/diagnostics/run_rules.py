@@ -220,6 +220,7 @@ def overfitting(diagnostics: Diagnostics) -> Verdict | None:
     half = len(losses) // 2
     memorized = (  # only for regression; in classification, a few wrong rows raise the loss
         diagnostics.target_rms > 0
+        and diagnostics.planned_split != "teacher"  # a teacher's targets have no noise
         and losses[:half].min() < (1 + limits.RELATIVE_RISE) * final
         and final / scale - last > limits.MEMORIZED_GAP
         and final / scale > limits.MEMORIZED * last

@@ -149,7 +149,7 @@ def predicting_library(
     return {
         f"src/{name}.c": source,
         **{f"src/{name}{suffix}": content for suffix, content in exported.beside.items()},
-        **library_files(package, name, title_of(model.mlp), sketch),
+        **library_files(package, name, title_of(model.networks), sketch),
     }
 
 

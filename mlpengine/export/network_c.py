@@ -26,6 +26,7 @@ from mlpengine.core.buffers import address_of
 from mlpengine.core.errors import UsageError
 from mlpengine.core.wording import plural
 from mlpengine.formula import exp, log
+from mlpengine.models.members import networks_text
 from mlpengine.nn import Network, TabularNetwork
 from mlpengine.nn.safetensors_file import check_finite
 from mlpengine.tape.binding import Forward
@@ -113,9 +114,8 @@ def network_code(
         code.insert(-1, Constants(f"{name}_weights", shares))
     else:
         code.append(ScalarFunction(name, EXPORTED, bodies[0], static=False))
-    title = f"{f'{len(members)} of ' if several else ''}{title_of(network)}"
     return NetworkCode(
-        f"{title}, {plural(numbers.size, 'parameter')}",
+        f"{title_of(members)}, {plural(numbers.size, 'parameter')}",
         name,
         real or real_of(network),
         sum(map(prod, network.in_shapes.values())),
@@ -180,9 +180,11 @@ def real_of(network: Network) -> Real:
     return "float" if network.dtype == np.float32 else "double"
 
 
-def title_of(network: Network) -> str:
-    """Return a short title of a network: its sizes, or the name of its class."""
-    return network.title if isinstance(network, TabularNetwork) else type(network).__name__
+def title_of(networks: Sequence[Network]) -> str:
+    """Return a short title of networks: their sizes, or the name of their class."""
+    known = [one for one in networks if isinstance(one, TabularNetwork)]
+    several = f"{len(networks)} of " * (len(networks) > 1)
+    return networks_text(known) if known else f"{several}{type(networks[0]).__name__}"
 
 
 def about_inputs(network: Network) -> str:

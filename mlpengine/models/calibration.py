@@ -12,6 +12,7 @@ import numpy as np
 from mlpengine.core.errors import CheckpointError, UsageError
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
+from mlpengine.core.wording import quoted
 from mlpengine.models.task import Regression, Split, Task
 
 _log = logging.getLogger("mlpengine")
@@ -318,7 +319,8 @@ def checked_level(level: object, where: str = "interval") -> float:
     if not 0 < share < 1:
         percent = f"; write {share:g} % as {share / 100:g}" if 1 < share < 100 else ""
         raise UsageError(
-            f"{where}: the level must be a number above 0 and below 1 (got {level!r:.60}){percent}"
+            f"{where}: the level must be a number above 0 and below 1 "
+            f"(got {quoted(level)}){percent}"
         )
     return share
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from mlpengine.models.members import networks_text
 from mlpengine.models.model import Model
 
 
@@ -15,7 +16,7 @@ def facts_of(model: Model) -> dict[str, Any]:
         "networks": len(linear) - sum(linear),
         "linear_models": sum(linear),
         "linear_weight": float(model.mean.network_weights @ linear),
-        "architecture": model.mlp.title,
+        "architecture": networks_text(model.networks),
         "sizes": list(model.mlp.sizes),
         "parameters": model.n_parameters,
         "loss": model.loss,

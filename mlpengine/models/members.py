@@ -1,5 +1,6 @@
 """Member types of an ensemble: the inputs of each type, and the weighted mean of all types."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -7,6 +8,7 @@ import numpy as np
 
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.spec import Array
+from mlpengine.core.wording import plural
 from mlpengine.data.features.numbers import Numbers
 from mlpengine.models.evaluate import Scorer
 from mlpengine.models.forward import Features, each_block, outputs_of
@@ -25,6 +27,23 @@ EARLY = 1 / 4
 
 The rows are then noisy or few.
 """
+
+
+def networks_text(networks: Sequence[TabularNetwork]) -> str:
+    """Return text such as ``8 networks of 5-16-1, 8 of 9-16-1 and 2 linear models``.
+
+    The first size is the number of features that the network reads.  One network is ``8-16-1``.
+    """
+    if len(networks) == 1 and not networks[0].is_linear:
+        return networks[0].title
+    counts = Counter("" if one.is_linear else one.title for one in networks)
+    linear = counts.pop("", 0)
+    texts = [
+        f"{f'{count:,}' if k else plural(count, 'network')} of {title}"
+        for k, (title, count) in enumerate(counts.items())
+    ]
+    texts += [plural(linear, "linear model")] * (linear > 0)
+    return " and ".join(filter(None, (", ".join(texts[:-1]), texts[-1])))
 
 
 @dataclass(frozen=True, eq=False)

@@ -139,8 +139,7 @@ class Mlp(TabularNetwork):
         }
 
     def __repr__(self) -> str:
-        arrows = "-".join(str(size) for size in self.sizes)
-        return f"Mlp({arrows}, {plural(len(self.params), 'parameter')}, {self.dtype.name})"
+        return f"Mlp({self.title}, {plural(len(self.params), 'parameter')}, {self.dtype.name})"
 
 
 def _one_each(

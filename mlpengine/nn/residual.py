@@ -167,8 +167,7 @@ class Residual(TabularNetwork):
 
     @property
     def title(self) -> str:
-        first, *_, last = self.sizes
-        return f"residual {first}-{self.width}x{self.blocks}-{last}"
+        return f"residual {self.n_inputs}-{self.width}x{self.blocks}-{self.sizes[-1]}"
 
     def __repr__(self) -> str:
         size = self.title.removeprefix("residual ")

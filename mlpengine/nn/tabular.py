@@ -108,8 +108,8 @@ class TabularNetwork(Network):
 
     @property
     def title(self) -> str:
-        """Sizes as text, such as 4-16-1."""
-        return "-".join(map(str, self.sizes))
+        """Sizes as text, such as 4-16-1; the first is the number of features that layer 0 reads."""
+        return "-".join(map(str, (self.n_inputs, *self.sizes[1:])))
 
     def like(self, **changes: Any) -> Self:
         """Return a new network with this architecture and these options, except for `changes`.

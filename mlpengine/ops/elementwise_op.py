@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
-from mlpengine.core.errors import ShapeError, UsageError
+from mlpengine.core.errors import FormulaError, ShapeError, UsageError
 from mlpengine.core.fields import check_options
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.spec import Array, Calls, Slots, Spec
@@ -186,7 +186,7 @@ def _derived(kind: type[Elementwise], options: tuple[object, ...], _repr: str) -
     """Return the formulas of ``kind(*options)``; the key `_repr` tells 0.0 from -0.0."""
     op = kind(*options)
     operands = {p.name: variable(p.name) for p in parameters_of(kind.formula)}
-    y, dy = op.formula(*operands.values()), variable("dy")
+    y, dy = expression_of(op, *operands.values()), variable("dy")
     gradients = op.gradient(dy, *operands.values())
     slopes = gradients if isinstance(gradients, tuple) else (gradients,)
     kept = {f"kept{i}": n for i, n in enumerate(saved_for_backward(y, slopes, dy))}
@@ -208,6 +208,20 @@ def _derived(kind: type[Elementwise], options: tuple[object, ...], _repr: str) -
             if any(wanted)
         },
     )
+
+
+def expression_of(op: Any, *operands: Expr) -> Expr:
+    """Return ``op.formula(*operands)``.  Raises: FormulaError unless it is a formula."""
+    try:
+        made: object = op.formula(*operands)
+    except (NotImplementedError, TypeError) as error:  # TypeError: a function of NumPy
+        text = str(error) or "it is not defined"
+        raise FormulaError(
+            f"{op.name}: formula fails ({text}); write operators and functions of mlpengine.formula"
+        ) from error
+    if not isinstance(made, Expr):
+        raise FormulaError(f"{op.name}: formula must return a formula (got {made!r:.60})")
+    return made
 
 
 def _names(direction: str, plans: Any) -> list[str]:

@@ -14,7 +14,7 @@ from mlpengine.core.spec import Array, Calls, Slots, Spec, call
 from mlpengine.core.wording import plural
 from mlpengine.formula import Expr, constant, evaluate, exp, gradients, variable
 from mlpengine.ops._check import listing, need_floats
-from mlpengine.ops.elementwise_op import option_values
+from mlpengine.ops.elementwise_op import expression_of, option_values
 from mlpengine.ops.loss import VALUE, Loss, need_rows, row_totals, total, wide_spec
 from mlpengine.ops.loss_formulas import LossFormulas, without_factor
 from mlpengine.ops.op import parameters_of
@@ -130,9 +130,16 @@ class EntryLoss(Loss):
         """
         return np.full_like(mean, np.nan)
 
+    @property
+    def has_target_range(self) -> bool:
+        """Whether an end of `target_range` is finite."""
+        return any(map(isfinite, self.target_range))
+
     def outside(self, t: Any) -> Any:
         """Return a mask of targets outside `target_range`; `t` is an array or a formula."""
         low, high = self.target_range
+        if isinf(low):
+            return t > high
         below = t <= low if self.open_below else t < low
         return below if isinf(high) else below | (t > high)
 
@@ -141,7 +148,7 @@ class EntryLoss(Loss):
 
         Raises: DataError for the first invalid target; ``where(row, column)`` begins its message.
         """
-        if isfinite(self.target_range[0]) and (outside := self.outside(target)).any():
+        if self.has_target_range and (outside := self.outside(target)).any():
             row, column = (int(i[0]) for i in outside.nonzero())
             raise DataError(
                 f"{where(row, column)}: {self.name}: a target must {self._limits} "
@@ -149,17 +156,25 @@ class EntryLoss(Loss):
             )
 
     def check_bounded(self, target: Array) -> None:
-        """Check that the loss of an entry does not fall without limit as its output grows.
+        """Check that the loss of an entry is finite, and does not fall without limit.
 
         Shapes: target (rows, targets).  A loss with several columns for an entry is not checked.
-        Raises: UsageError if the loss at the output 2**40 * m or -2**40 * m is below the loss at
-            2**20 * m or -2**20 * m; m is the largest absolute target, at least 1.
+        Raises: UsageError if the loss is not finite at the outputs -0.5 and 0.5, or if the loss at
+            the output 2**40 * m or -2**40 * m is below the loss at 2**20 * m or -2**20 * m; m is
+            the largest absolute target, at least 1.
         """
         if self.columns > 1 or self.target_columns > 1:
             return
         some = target[evenly_spaced(len(target), BOUND_ROWS)].astype(np.float64)
         scale = float(np.nanmax(np.abs(some), initial=1.0))
         with np.errstate(all="ignore"):
+            outputs = (np.full_like(some, sign) for sign in (-0.5, 0.5))
+            bad = [~np.isfinite(self.formulas.values([y], [some])) for y in outputs]
+            if (never := (bad[0] & bad[1] & ~np.isnan(some))).any():
+                raise UsageError(
+                    f"{self.name}: the loss must be finite (for the scaled target "
+                    f"{some[never][0]:.4g}, it is not at the outputs -0.5 and 0.5)"
+                )
             for sign in (-scale, scale):
                 near, far = (
                     self.formulas.values([np.full_like(some, sign * size)], [some])
@@ -184,6 +199,8 @@ class EntryLoss(Loss):
     @property
     def _limits(self) -> str:
         low, high = self.target_range
+        if isinf(low):
+            return f"be {high:g} or less"
         if isfinite(high):
             return f"lie in {low:g} to {high:g}"
         return f"be more than {low:g}" if self.open_below else f"be {low:g} or more"
@@ -266,7 +283,7 @@ class EntryLoss(Loss):
         workspaces: Array,
         masks: Array,
     ) -> Calls:
-        if isfinite(self.target_range[0]):
+        if self.has_target_range:
             yield call(self._check_range, target)
         f = self.formulas
         given = [*_columns_of(output, self.columns), *_columns_of(target, self.target_columns)]
@@ -357,9 +374,7 @@ def _derived(kind: type[EntryLoss], options: tuple[object, ...], _repr: str) -> 
         outputs = ()
     if not outputs:
         raise FormulaError(f"{loss.name}: formula must take outputs and the target (got {taken})")
-    formula: object = loss.formula(*outputs, *targets)
-    if not isinstance(formula, Expr):
-        raise FormulaError(f"{loss.name}: formula must return a formula (got {formula!r:.60})")
+    formula = expression_of(loss, *outputs, *targets)
     entry, value_scale = without_factor(formula)
     gradient = loss.gradient(*outputs, *targets)
     slopes, scales = zip(*(without_factor(slope) for slope in gradient), strict=True)

@@ -11,7 +11,6 @@ from mlpengine.core.files import pasted
 from mlpengine.core.wording import (
     best_text,
     cut_apart,
-    networks_text,
     plural,
     script_json,
     shown_name,
@@ -137,13 +136,10 @@ def score_section(data: Data) -> Markup:
 
 def _trained(model: Data, verb: str) -> str:
     rows, target = model["rows"], " and ".join(shortened(name) for name in model["target"][:3])
-    sizes = model["architecture"]
     trained = plural(rows["train"], "training row")
     how = f" by folds of {trained}" if model["folds"] else f", {trained}"
-    count, linear = model["networks"], model["linear_models"]
-    alone = "A network of " * (count == 1 and not linear)
-    networks = f"{alone}{networks_text(count, sizes, linear)}"
-    size = f"{networks} ({plural(model['parameters'], 'parameter')})"
+    alone = "A network of " * (model["networks"] == 1 and not model["linear_models"])
+    size = f"{alone}{model['architecture']} ({plural(model['parameters'], 'parameter')})"
     count = plural(len(model["classes"]), "class", "classes")
     classes = f", one of {count}" if model["classes"] else ""
     share = model["linear_weight"]

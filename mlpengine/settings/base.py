@@ -120,6 +120,8 @@ EXPECTED: Mapping[str, str] = {
     "too_long": "a list of at most {max_length}",
     "literal_error": "one of {expected}",
     "unknown_name": "one of {expected}",
+    "unexpected_positional_argument": "left out",
+    "multiple_argument_values": "given once",
     "json_invalid": "JSON of valid text",
     "string_pattern_mismatch": "letters, digits, dots and dashes only, 100 at most",
 }

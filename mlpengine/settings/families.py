@@ -82,7 +82,7 @@ def build(kind: Any, mapping: Mapping[str, Any], name: str = "") -> Any:
     values = model_of(kind, name).model_validate(mapping)
     try:
         return kind(**{name: getattr(values, one.key) for name, one in keys_of(kind)})
-    except UsageError as error:
+    except (TypeError, UsageError) as error:
         keys = [one.key for _, one in keys_of(kind)]
         raise _at_its_key(str(error), keys) from None
 
@@ -181,9 +181,9 @@ class Family(EngineObject):
         if isinstance(value, self.kind) or self.takes(value) or (value is None and self.none):
             return value
         whole = self.complete(value)
-        if not isinstance(whole, dict):
+        if isinstance(value, list):
             raise PydanticCustomError("model_type", "a mapping of keys")
-        name = whole["name"]
+        name = whole["name"] if isinstance(whole, dict) else None
         if name == self.none and len(whole) == 1:
             return None
         if not isinstance(name, str) or name not in self.names or name == self.none:

@@ -140,7 +140,7 @@ class FeatureSettings:
         special = filter(None, [self.weight, self.exposure, self.event])
         used = [*self.target, *self.drop, *special]
         if twice := sorted({name for name in used if used.count(name) > 1}):
-            text = f"target, weight, exposure, event and drop: a column can have one role ({twice})"
+            text = f"target, weight, exposure, event and drop: name a column once ({twice})"
             raise rule(text, "drop" if twice[0] in self.drop else "target")
         if self.event is not None and self.task not in ("auto", "survival"):
             raise rule(f"is for task survival (got {self.task}); leave task or event out", "event")

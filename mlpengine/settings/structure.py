@@ -5,13 +5,14 @@ objects are built from it.
 """
 
 import json
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from mlpengine.core.errors import CheckpointError
-from mlpengine.core.wording import suggestion
+from mlpengine.core.wording import quoted, suggestion
 from mlpengine.settings.base import UNKNOWN, expected
 
 JSON = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
@@ -35,12 +36,16 @@ def conform(value: Any, kind: Any, where: str) -> None:
         raise CheckpointError(f"{where}{fault}") from None
 
 
-def fault_of(error: ValidationError, value: Any) -> str:
+def fault_of(error: ValidationError, value: Any, names: Sequence[str] = ()) -> str:
     """Return the path and the problem of the most deeply nested wrong value.
 
-    The text is of the form ``.a[0]: must be a number (got 'x')``.
+    The text is of the form ``.a[0]: must be a number (got 'x')``.  `names` are the names of
+    positional arguments.
     """
     issues = error.errors(include_url=False)
+    for issue in issues:
+        if names and isinstance(issue["loc"][0], int):
+            issue["loc"] = (*names[issue["loc"][0] :][:1], *issue["loc"][1:])
     places = [_place(issue["loc"], value) for issue in issues]
     at, issue = max(zip(places, issues, strict=True), key=lambda pair: len(pair[0]))
     kind, last, context = issue["type"], [0, *issue["loc"]][-1], issue.get("ctx", {})
@@ -61,7 +66,7 @@ def fault_of(error: ValidationError, value: Any) -> str:
     texts = dict.fromkeys(expected(one) for one in alike if one["type"] != "is_instance_of")
     names = [name for text in texts for name in text.split("'")[1::2]]
     near = suggestion(inner, names) if isinstance(inner, str) else ""
-    return f"{path}: must be {' or '.join(texts)} (got {inner!r:.60}){near}"
+    return f"{path}: must be {' or '.join(texts)} (got {quoted(inner)}){near}"
 
 
 def _place(loc: tuple[int | str, ...], value: Any) -> list[int | str]:

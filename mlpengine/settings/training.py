@@ -1,12 +1,15 @@
 """How a network is trained."""
 
-from collections.abc import Iterable
-from typing import Annotated, Literal, Self, TypeAlias
+from collections.abc import Callable, Iterable
+from dataclasses import fields
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
+from pydantic_core import ArgsKwargs
 
 from mlpengine.backends import BackendName
+from mlpengine.core.errors import UsageError
 from mlpengine.core.fields import Count, Fraction, Limits, NonNegative, Positive
 from mlpengine.optim import Adam, ConstantSchedule, settings_class
 from mlpengine.settings.base import (
@@ -24,6 +27,7 @@ from mlpengine.settings.families import (
     OptimizerOption,
     ScheduleOption,
 )
+from mlpengine.settings.structure import fault_of
 from mlpengine.tape.rematerialization import Rematerialization
 
 MemberType: TypeAlias = Literal["plain", "piecewise", "linear", "smooth"]
@@ -72,6 +76,19 @@ class EarlyStopping:
         description="Validation metric to watch: loss, or any that training.metrics accepts.",
     )
     min_delta: NonNegative = Field(default=0.0, description="Smallest improvement that counts.")
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _of_call(cls, given: Any, handler: Callable[[Any], Self]) -> Self:
+        """Raise UsageError, not ValidationError, for wrong arguments of a call."""
+        try:
+            return handler(given)
+        except ValidationError as error:
+            if not isinstance(given, ArgsKwargs):
+                raise
+            names = [one.name for one in fields(cls)]
+            options = {**dict(zip(names, given.args, strict=False)), **(given.kwargs or {})}
+            raise UsageError(f"EarlyStopping{fault_of(error, options, names)}") from None
 
     def epochs_after(self, best: int) -> int:
         """Return the patience in epochs if `best` is the number of the best epoch."""

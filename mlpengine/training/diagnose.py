@@ -114,7 +114,7 @@ class LoopDiagnostics(Callback):
         path: path of diagnostics.csv; None writes no file.
         every: steps between samples (see `Diagnostics`).
         silence: names of verdicts to leave out.
-        planned_split: ``time`` or ``group`` if validation rows are later rows or other groups.
+        planned_split: see `Diagnostics`.
 
     Attributes:
         core: the diagnostics; made when the loop starts.

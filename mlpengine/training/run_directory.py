@@ -50,7 +50,8 @@ class RunDirectory:
         An existing directory is in use unless it is empty.
         Raises: UsageError for a path that names no directory; RunError if none can be created.
         """
-        if path.absolute().name in ("", "..") or (path.exists() and not path.is_dir()):
+        here = not path.name and any(path.iterdir())  # a name beside it would surprise
+        if here or path.absolute().name in ("", "..") or (path.exists() and not path.is_dir()):
             raise UsageError(f"{path}: must be a name for the run directory, such as runs/name")
         for candidate in _candidates(path.absolute()):
             try:

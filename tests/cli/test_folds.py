@@ -66,7 +66,7 @@ def test_each_command_knows_folds(target, mlpengine, rows):
     assert "out-of-fold" in shown.out
     assert "validation " not in shown.out
     result = json.loads(Path("runs/c/result.json").read_text())
-    assert (result["members"], len(result["best_epochs"])) == (4, 4)
+    assert (result["networks"], result["linear_models"], len(result["best_epochs"])) == (4, 0, 4)
     assert result["train"] == result["validation"] == {}
     measured = json.loads(mlpengine("evaluate", "runs/c", "--json").out)
     assert measured["rows"] == {"out_of_fold": 102, "test": 18}

@@ -53,14 +53,19 @@ def predictions(text):
 
 
 @pytest.mark.parametrize(
-    ("text", "bounded"),
-    [("y - t", False), ("-(y - t) ** 2", False), ("-exp(y) * t", False), ("exp(-y * t)", True)],
+    ("text", "needs"),
+    [
+        *((text, "have a lower bound") for text in ("y - t", "-(y - t) ** 2", "-exp(y) * t")),
+        ("(y - log1p(t - 9)) ** 2", "be finite"),
+        ("exp(-y * t)", None),
+    ],
 )
-def test_a_formula_needs_a_lower_bound(text, bounded, folder, mlpengine):
+def test_a_formula_needs_finite_values_and_a_lower_bound(text, needs, folder, mlpengine):
     write(folder, json.dumps({"formula": text}), "size")
     ran = mlpengine("train", "c.yaml", "-q", "--set", "training.epochs=1")
-    assert ran.code == (0 if bounded else 2)
-    assert ("c.yaml:3: loss: formula: the loss must have a lower bound" in ran.err) != bounded
+    assert ran.code == (2 if needs else 0)
+    assert (f"c.yaml:3: loss: formula: the loss must {needs}" in ran.err) == bool(needs)
+    assert ("data.standardize_target" in ran.err) == bool(needs)
     MeanSquaredError().check_bounded(np.array([[6e12], [np.nan]]))
 
 

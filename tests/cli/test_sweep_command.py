@@ -58,6 +58,10 @@ def test_a_sweep_repeats_itself_and_its_best_config_trains(sampler, count, sweep
     given = ("--set", "training.epochs=1")
     first = mlpengine("sweep", "s.yaml", "-o", "first", "-q", "--json", *given)
     drawn = values(first)
+    listed = json.loads(mlpengine("ls", "first", "--json").out)
+    assert [one["run"] for one in listed] == [f"first/trials/{k:04d}" for k in range(len(listed))]
+    assert len(listed) == len(drawn)
+    assert "first is a sweep" in mlpengine("ls", ".").out
     assert [state for state, _, _ in drawn] == ["complete"] * count
     assert len({str(one) for *_, one in drawn}) == count
     again = mlpengine("sweep", "s.yaml", "-o", "again", "-q", "--json", *given)
@@ -136,6 +140,9 @@ def test_ctrl_c_leaves_a_sweep_that_goes_on(sweep, mlpengine, monkeypatch):
     assert ran.code == 130
     assert "1 trial of 3: 1 complete\n" in ran.out
     assert "resume with: mlpengine sweep --join 'my part'" in ran.out
+    assert "mlpengine sweep --join 'my part'" in mlpengine("train", "--resume", "my part").err
+    assert "write mlpengine ls 'my part/trials'" in mlpengine("ls", "my part").err
+    assert "must be a name" in mlpengine("sweep", "s.yaml", "--out", ".").err
     ran = mlpengine("sweep", "--join", "my part", "-q", "--json")
     by_slot = sorted(values(ran), key=str)
     assert by_slot == sorted(values(whole), key=str)

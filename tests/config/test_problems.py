@@ -31,6 +31,10 @@ MISTAKES = {
     "optimizer: adm": "(got 'adm') - did you mean 'adam'",
     "model: {hidden: [3, 3], activation: [relu, rlu]}": "activation[1]: must be one of",
     "seed: 1.5": "seed: must be a whole number (got 1.5)",
+    "training.early_stopping.patience: 3": "write training: {early_stopping: {patience: ...}}",
+    "training: {loss: mse}": "did you mean 'loss' at the top level?",
+    "schedule: null": "schedule: must be one of 'constant', ",
+    "model: {}\n? [a]\n: 1": ":3: a key must be one word",
     "data: {source: digits, target: 2020}": "(got 2020); write it in quotes",
     "data: {source: digits, classes: [null]}": '(got nothing); write "null"',
     "data: {source: digits, classes: [true]}": "(got true); write it in quotes",
@@ -104,6 +108,7 @@ SETTINGS = {
     "schedule.name=cosine": lambda c: c.schedule.name == "cosine",
     "training.early_stopping.patience=7": lambda c: c.training.early_stopping.patience == 7,
     "data.source=a=b.csv": lambda c: c.data.source == "a=b.csv",
+    "sweep.space.optimizer.lr.log=[1, 2]": lambda c: c.sweep.space["optimizer.lr"].log == [1, 2],
     "  seed =  4": lambda c: c.seed == 4,
 }
 

@@ -255,8 +255,12 @@ def test_a_table_without_rows_is_refused():
 
 def test_what_leaves_nothing_to_learn_or_to_measure_is_named():
     x, y = np.sin(np.arange(60)), np.full(60, 0.5)
-    for rows, text in (({"x": x, "y": y}, "one value"), ({"x": x[:7], "y": [*"pqrstuv"]}, "test")):
-        _, result = mlpengine.fit(rows, "y", training={"epochs": 1})
+    rows = {"x": x, "y": y, "z": x}
+    with pytest.raises(DataError, match="'y': the target has one value"):
+        mlpengine.fit(rows, "y", training={"epochs": 1})
+    few = {"x": x[:7], "y": [*"pqrstuv"]}
+    for table, target, text in ((rows, ["y", "z"], "one value"), (few, "y", "test")):
+        _, result = mlpengine.fit(table, target, training={"epochs": 1})
         assert any(text in line for line in result.remarks)
     assert "one value" in str(mlpengine.check({"x": x, "y": y}, "y"))
     with pytest.raises(mlpengine.ConfigError, match=r"data\.task: classification"):

@@ -8,7 +8,7 @@ from mlpengine import fit
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.tables.frames import as_table
 from mlpengine.models import Model, linear
-from mlpengine.models.card import facts_of
+from mlpengine.models.card import card, facts_of
 from mlpengine.models.linear import (
     PENALTIES,
     fit_linear,
@@ -20,6 +20,7 @@ from mlpengine.models.members import NetworkMean
 from mlpengine.models.task import Split
 from mlpengine.nn import Mlp
 from mlpengine.ops import MeanSquaredError, Poisson, SoftmaxCrossEntropy
+from mlpengine_cli.summary import card_lines
 
 RNG = np.random.default_rng(3)
 
@@ -153,10 +154,12 @@ def test_numbers_that_are_clipped_do_not_bend_a_linear_truth():
 
 def test_a_linear_model_counts_its_own_parameters_alone():
     fitted = Preprocessor("y").fit(as_table({"a": [0.0, 1, 2], "y": [1.0, 2, 4]}))
-    mlp = Mlp([n := fitted.n_features, 3, 1], seed=0)
+    mlp = Mlp([n := fitted.n_features, 3, 1], reads=[(0, 1)], seed=0)
     networks = [mlp, linear_network(np.eye(n), np.ones((1, n)), np.zeros(1), mlp)]
     model = Model(mlp, fitted, "mse").with_mean(NetworkMean(networks, None, (0.25, 0.75)))
     known, used = facts_of(model), len(model.networks[0].params) + n + 1
     assert (known["networks"], known["linear_models"], known["parameters"]) == (1, 1, used)
     assert known["linear_weight"] == 0.75
-    assert f"{used} parameters" in repr(model)
+    size = f"1 network of 1-3-1 and 1 linear model, {used} parameters"
+    assert f"network {size}; " in repr(model)
+    assert f"network   {size}, loss" in "\n".join(card_lines(card(model) | {"written": ""}))

@@ -169,7 +169,7 @@ class Row:
         """Return the operands by leaf, and dy, as rows of numbers."""
         x = np.array(POINTS, dtype)
         operands = [np.roll(x, 7 * i) for i in range(len(self.leaves))]
-        if self.is_share or (self.is_loss and np.isfinite(self.op.target_range[0])):
+        if self.is_share or (self.is_loss and self.op.has_target_range):
             lowest = 0.125 if self.is_loss and self.op.open_below else 0
             operands[-1] = np.resize(np.array([lowest, 1, 0.5, 0.25], dtype), x.shape)
         dy = np.random.default_rng(1).normal(size=x.shape).astype(dtype)

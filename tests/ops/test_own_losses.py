@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import mlpengine
-from mlpengine.core.errors import FormulaError
+from mlpengine import Adam, Mlp, TrainingStep
+from mlpengine.core.errors import FormulaError, IndexRangeError
 from mlpengine.core.fields import Positive
 from mlpengine.data.features import NumberTarget
 from mlpengine.diagnostics.constant_loss import baseline_loss
@@ -280,7 +281,17 @@ def test_targets_in_a_range_are_not_standardized(loss, monkeypatch, caplog):
     assert loss().best_prediction(8.0) == pytest.approx(8.0 if loss is Wait else -np.log(8))
 
 
+@pytest.mark.parametrize("backend", ["numpy", "compiled"])
+def test_a_target_above_the_range_is_refused(backend, monkeypatch):
+    monkeypatch.setattr(Rate, "target_range", (-np.inf, 3.0))
+    mlp = Mlp([2, 1])
+    step = TrainingStep(mlp, Rate(), Adam(mlp), 2, backend=backend)
+    with pytest.raises(IndexRangeError, match=r"3 or less \(row 1 has 4\)"):
+        step(np.ones((2, 2)), np.array([[-9.0], [4.0]]))
+
+
 ODD_FORMULAS = [
+    lambda self, y, t: np.exp(y - t),
     *(lambda self, y, t: None, lambda self, y, t: 1.0, lambda self, y, t: "y"),
     *(lambda self, y, t: t * t, lambda self, y, t: y > t, lambda self, y, t: 0 * (y - t) ** 2),
     *(lambda self: 1, lambda self, *both: both[0], lambda self, y, *, t: y - t),

@@ -216,10 +216,21 @@ def test_bayesian_regularization_of_a_linear_network_is_bayesian_ridge():
     assert (40 - optimizer.effective_parameters) / squares == pytest.approx(ridge.alpha_, rel=1e-4)
 
 
+def counts(y):
+    """Return counts with the means exp(y)."""
+    return np.floor(np.exp(y))
+
+
 TARGETS = {
-    "softmax_cross_entropy": lambda y: (y > 0).sum(axis=1),
-    "poisson": lambda y: np.floor(np.exp(y)),
+    "mse": lambda y: y,
     "huber": lambda y: y,
+    "log_cosh": lambda y: y,
+    "bce_with_logits": lambda y: (y > 0) * 1.0,
+    "softmax_cross_entropy": lambda y: (y > 0).sum(axis=1),
+    "poisson": counts,
+    "gamma": np.exp,
+    "tweedie": counts,
+    "negative_binomial": counts,
     "gaussian_nll": lambda y: y[:, :1],
 }
 

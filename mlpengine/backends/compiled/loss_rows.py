@@ -7,7 +7,7 @@ The program then adds these values in order.
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite, nan
+from math import nan
 from typing import ClassVar, Self
 
 from mlpengine.backends.compiled.function_writer import Writer
@@ -131,7 +131,7 @@ class EntryLossRows(LossRows):
         shared &= target.rows * entries >= layout.lanes
         f = loss.formulas
         value = f.entry
-        if isfinite(loss.target_range[0]):  # a wrong target gives NaN, and NumPy reports it
+        if loss.has_target_range:  # a wrong target gives NaN, and NumPy reports it
             value = where(loss.outside(f.targets[0]), nan, value)
         outputs, names = {"value": value}, {t: f"t_{k}" for k, t in enumerate(f.targets)}
 

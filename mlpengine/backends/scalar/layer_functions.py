@@ -4,7 +4,7 @@ Sizes are arguments of the functions, so that layers of one kind share a functio
 """
 
 from collections.abc import Mapping, Sequence
-from math import isfinite, nan
+from math import nan
 
 import numpy as np
 
@@ -248,7 +248,7 @@ def entry_loss(op: EntryLoss, entries: int) -> list[Statement]:
     """Return the body of a `loss_function` over `entries` targets, such as the squared error."""
     f, count = op.formulas, op.columns
     value: Expr = f.entry
-    if isfinite(op.target_range[0]):
+    if op.has_target_range:
         value = where(op.outside(f.targets[0]), nan, value)
     places, given = (
         ["i" if n == 1 else f"i * {n} + {k}" for k in range(n)] for n in (count, op.target_columns)

@@ -156,7 +156,7 @@ def _values(table: Table, formula: Expr) -> Array:
     """Return the float64 values of a formula; NaN in rows with a missing operand."""
     names = variables(formula)
     for name in names:
-        check_numeric(table, name)
+        check_numeric(table, name, " by a formula")
     values = np.empty(table.n_rows)
     for start in range(0, table.n_rows, COMPUTED_ROWS):
         rows = slice(start, min(start + COMPUTED_ROWS, table.n_rows))

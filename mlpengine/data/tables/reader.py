@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from mlpengine.core.errors import DataError
+from mlpengine.core.files import similar_file
 from mlpengine.data.tables._arrow import FEATHER, PARQUET
 from mlpengine.data.tables._csv import read_csv, read_csv_blocks
 from mlpengine.data.tables._files import (
@@ -49,9 +50,9 @@ def read_table(
 
     Numbers may be written as 1e-3, inf or 1,5; ambiguous numbers (1,234) are refused.  Columns in
     `text` are text.  Columns with whole numbers beyond 2**53 or codes such as 007 are text, unless
-    they are in `numbers`.  A column in `codes` is text if a number has several spellings, such as
-    3.1 and 3.10.  Dates in ISO 8601 or dd.mm.yyyy, times of day and true/false are
-    recognized.  `dialect` are options of `CsvDialect`: delimiter, decimal, thousands,
+    they are in `numbers`.  A column in `codes` is text if it has dates, or a number in several
+    spellings, such as 3.1 and 3.10.  Dates in ISO 8601 or dd.mm.yyyy, times of day and true/false
+    are recognized.  `dialect` are options of `CsvDialect`: delimiter, decimal, thousands,
     text_encoding, na_values, date_format.
 
     In Parquet and Feather, whole numbers beyond 2**53, texts of true/false and dates, and the
@@ -77,6 +78,7 @@ def read_table(
     if not os.path.splitext(name)[1] and not os.path.exists(name):
         raise DataError(
             f"{name}: no such file, and not one of the data sets {', '.join(sorted(DATASETS))}"
+            f"{similar_file(Path(name))}"
         )
     return read_csv(opener(name, encoding), name, options, progress=progress)
 
