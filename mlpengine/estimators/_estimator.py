@@ -23,7 +23,7 @@ from mlpengine.core.buffers import with_missing
 from mlpengine.core.errors import DataError, UsageError
 from mlpengine.core.fields import POSITIVE
 from mlpengine.core.spec import Array, ArrayLike
-from mlpengine.core.wording import plural
+from mlpengine.core.wording import plural, quoted
 from mlpengine.data.features import Preprocessor, profile
 from mlpengine.data.features.drift import NewRows
 from mlpengine.data.features.duplicate_rows import table_duplicates
@@ -327,7 +327,8 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         whole, targets, weight, names = self._joined(table, y, weights, divided_by)
         whole = whole if weights is None else whole.rows(rows)
         file = self._config(x, whole, targets, weight, names)
-        data = loaded_data(file, {"train": whole}, self._preprocessor if again else None)
+        before = self._preprocessor if again else None
+        data = loaded_data(file, {"train": whole}, before, one_value=True)  # as scikit-learn
         for line in close_numbers(data.tables.preprocessor, type(self).__name__):
             warn_once(line)
         early = file.config.training.early_stopping
@@ -467,7 +468,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         """Put `settings` into the config sections.  Raises: UsageError for keys in `REFUSED`."""
         where = f"{type(self).__name__}: settings"
         if not isinstance(self.settings, Mapping | None):
-            raise UsageError(f"{where}: must be a mapping of keys (got {self.settings!r:.60})")
+            raise UsageError(f"{where}: must be a mapping of keys (got {quoted(self.settings)})")
         for key, value in _by_key(self.settings or {}):
             for refused, advice in REFUSED.items():
                 if f"{key}.".startswith(f"{refused}."):
@@ -501,7 +502,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         if len(without := np.setdiff1d(y, y[rows])):
             label = self._labels(without[:1, np.newaxis]).tolist()[0]
             raise DataError(
-                f"fit: each class needs a row with a weight above 0 ({label!r:.60} has none); "
+                f"fit: each class needs a row with a weight above 0 ({quoted(label)} has none); "
                 "leave its rows out, or change its class_weight or sample_weight"
             )
 

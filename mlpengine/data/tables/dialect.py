@@ -183,7 +183,7 @@ class CsvOptions(NamedTuple):
     Attributes:
         text: columns that stay text.
         labels: columns of classes, where the default texts of `na_values` are classes.
-        codes: columns of a CSV that stay text if a number has several spellings: 3.1, 3.10.
+        codes: columns where dates, and numbers with several spellings (3.1, 3.10), stay text.
         numbers: columns where whole numbers with leading zeros are numbers, not codes.
         kept: columns to read.  All columns are read if `kept` is empty, or if the file lacks one of
             these columns.
