@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from mlpengine.config.sweep import SWEEP
+from mlpengine.config.sweep import SETTINGS
 from mlpengine.core.errors import RunError, UsageError
 from mlpengine.core.files import is_run, missing, pasted, read_mapping
 from mlpengine.core.wording import metric_text, printable
@@ -44,9 +44,9 @@ def command(directory: Path, as_json: bool) -> None:
         raise UsageError(f"{directory}: is a file; name a directory of runs")
     if not directory.is_dir():
         raise missing(directory, "directory")
-    inside = directory / "trials" if (directory / SWEEP).is_file() else directory
-    runs = [described(path) for path in sorted(inside.iterdir()) if is_run(path)]
-    sweeps = sorted(file.parent for file in directory.glob(f"*/{SWEEP}"))
+    inside = directory / "trials" if (directory / SETTINGS).is_file() else directory
+    runs = [described(path) for path in sorted(inside.glob("*")) if is_run(path)]
+    sweeps = sorted(file.parent for file in directory.glob(f"*/{SETTINGS}"))
     if not runs and not sweeps:
         text = "holds no runs; `mlpengine train CONFIG.yaml` makes runs/CONFIG"
         if (trials := directory / "trials").is_dir():

@@ -425,7 +425,7 @@ def _config(
     sections = as_config(config)
     own = sections.setdefault("data", {})
     if not isinstance(own, dict):
-        raise UsageError(f"{name}: data must be a mapping of keys (got {own!r:.60})")
+        raise UsageError(f"{name}: data must be a mapping of keys (got {quoted(own)})")
     if target is not None:
         own["target"] = as_config(target)
     categorical = dict.fromkeys(_names(own.get("categorical")))

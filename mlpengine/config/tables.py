@@ -14,7 +14,7 @@ from mlpengine.config.reader import KeyPath
 from mlpengine.core.errors import DataError, FormulaError
 from mlpengine.core.files import pasted, read_mapping, similar_file
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import plural, suggestion
+from mlpengine.core.wording import plural, quoted, suggestion
 from mlpengine.data.features import Preprocessor, fold_rows, split_rows, task_of
 from mlpengine.data.features.checks import ONE_VALUE
 from mlpengine.data.features.column_kinds import comma_text
@@ -488,7 +488,7 @@ def _check_dates(file: ConfigFile, table: Table) -> None:
         row = next(
             (r for r in range(table.n_rows) if dates([column.text(r)], missing, pattern) is None), 0
         )
-        text = f"must fit all values (got {form}, and {column.text(row)!r:.60} in "
+        text = f"must fit all values (got {form}, and {quoted(column.text(row))} in "
         file.document.report(("data", "date_format", name), f"{text}{table.where(name, row)})")
     if isinstance(forms, str) and all(column.kind != "date" for column in table.columns.values()):
         text = f"fits no column of {table.source} (got {forms}); correct it, or leave it out"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import nearest, plural
+from mlpengine.core.wording import nearest, plural, quoted
 from mlpengine.data.features.preprocessing import Preprocessor
 from mlpengine.data.features.sources import check_numeric
 from mlpengine.data.features.summary import ColumnState, bounds, shares_of
@@ -100,7 +100,7 @@ def unknown_remarks(preprocessor: Preprocessor, unknown: Mapping[str, Counter[st
         listed = []
         for text, count in found[:LISTED_TEXTS]:
             near = f", near {similar[text]!r}" * (similar[text] is not None)
-            listed.append(f"{text!r:.60} ({plural(count, 'row')}{near})")
+            listed.append(f"{quoted(text)} ({plural(count, 'row')}{near})")
         if (more := len(texts) - len(listed)) > 0:
             listed.append(plural(more, "other text"))
         remarks.append(

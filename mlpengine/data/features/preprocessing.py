@@ -374,7 +374,7 @@ class Preprocessor:
             if kind == "date" and (row := self._row_without_date(name, column)) is not None:
                 raise DataError(
                     f"{table.where(name, row)}: a date is needed, in the format of training "
-                    f"({column.text(row)!r:.60}); correct the value, or leave it empty"
+                    f"({quoted(column.text(row))}); correct the value, or leave it empty"
                 )
             if kind == "category" or column.kind == "text":
                 continue
@@ -383,7 +383,7 @@ class Preprocessor:
                 row = int(np.flatnonzero(~column.missing)[0])
                 raise DataError(
                     f"{table.where(name, row)}: {wanted} is needed, as in training "
-                    f"({column.text(row)!r:.60})"
+                    f"({quoted(column.text(row))})"
                 )
 
     def _row_without_date(self, name: str, column: Column) -> int | None:
