@@ -31,6 +31,7 @@ from mlpengine.settings import (
     NetworkSettings,
     TrainingSettings,
 )
+from mlpengine.settings.training import Averaging
 
 LOGITS = ("softmax_cross_entropy", "bce_with_logits")
 """Losses that take logits, so the network must not end in an activation."""
@@ -310,7 +311,13 @@ def few_steps(diagnostics: Diagnostics) -> Verdict | None:
 
 
 def more_epochs(diagnostics: Diagnostics, epochs: int) -> tuple[str, list[Fix], str]:
-    """Return the advice to train for `epochs` epochs, its fix, and why there is no fix."""
+    """Return the advice to train for `epochs` epochs, its fix, and why there is no fix.
+
+    A moving average of the weights that is longer than the run keeps the initial weights.
+    """
+    if (1 - (getattr(diagnostics.optimizer, "average", None) or 0)) * total_steps(diagnostics) < 1:
+        advice = "The average of the weights covers more steps: set training.average.decay to 0.99."
+        return advice, [Fix(TrainingSettings, "average", Averaging())], ""
     if diagnostics.ending == "early":
         advice = "Early stopping ended it: set a longer training.early_stopping.patience."
         return advice, [], "early stopping ended the run"

@@ -358,6 +358,9 @@ def test_a_run_that_was_ended_is_not_told_to_train_more_epochs():
     for ending, fixed in (("epochs", True), ("early", False), ("time", False)):
         (found,) = verdicts(measured(**short, ending=ending))
         assert (found.name, bool(found.fix)) == ("unfinished", fixed)
+    for decay, key in ((0.996, "training.average"), (0.994, "training.epochs")):
+        (found,) = verdicts(measured(**short, optimizer=Adam(PLAIN, average=decay)))
+        assert found.fix[0].key == key
 
 
 def test_clipped_gradients_need_no_other_limit():
