@@ -393,6 +393,7 @@ def loaded_data(
     fitted: Preprocessor | None = None,
     *,
     warm_start: Model | None = None,
+    one_value: bool = False,
 ) -> LoadedData:
     """Return the data of a config; `tables` has parts in memory, such as "train".
 
@@ -403,7 +404,7 @@ def loaded_data(
         file = with_preprocessing(file, fitted)
     source = read_source(file, table=tables.get("train"), fitted=fitted)
     own = {part: table for part, table in tables.items() if part != "train"}
-    read = read_tables(file, source, fitted, own)
+    read = read_tables(file, source, fitted, own, one_value=one_value)
     return load_data(file, tables=read, warm_start=warm_start)
 
 
@@ -424,7 +425,7 @@ def _config(
     sections = as_config(config)
     own = sections.setdefault("data", {})
     if not isinstance(own, dict):
-        raise UsageError(f"{name}: data must be a mapping of keys (got {own!r:.60})")
+        raise UsageError(f"{name}: data must be a mapping of keys (got {quoted(own)})")
     if target is not None:
         own["target"] = as_config(target)
     categorical = dict.fromkeys(_names(own.get("categorical")))

@@ -18,6 +18,7 @@ from mlpengine.core.files import pasted
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
+from mlpengine.core.wording import quoted
 from mlpengine.data.features import Preprocessor, class_weights
 from mlpengine.data.features.drift import NewRows
 from mlpengine.models.background import MEAN_ROWS
@@ -257,7 +258,8 @@ def _check_classes(train: Split, task: Task, preprocessor: Preprocessor) -> None
         source = train.places.rows.source if train.places else "table"
         raise DataError(
             f"{source}: each class needs a training row with a weight above 0 "
-            f"({preprocessor.classes[without[0]]!r:.60} has none); leave its rows out by data.where"
+            f"({quoted(preprocessor.classes[without[0]])} has none); leave its rows out by "
+            "data.where"
         )
 
 

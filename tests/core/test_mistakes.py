@@ -153,6 +153,18 @@ EarlyStopping(-1, "accuracy")
 # an option that early stopping lacks
 EarlyStopping(5, mode="max")
     EarlyStopping: | unknown keys ('mode')
+# weights of rows for a step without weights
+Loop(step, Classification(3), Split(X, Y, weights=np.ones(8, "f4")), epochs=1)
+    loop: train has weights | weighted=False
+# layers frozen after the step is made
+(step.mlp.freeze([0]), step(X, Y))
+    training step: was made before layers were frozen | make a new optimizer and a new step
+# the same for many steps
+(step.mlp.freeze([0]), step.run_many(X, Y, np.arange(8)))
+    training step: was made before layers were frozen
+# a network as a model
+(mlp.save("a.safetensors"), mlpengine.load("a.safetensors"))
+    a.safetensors: is not a model | the file holds a network: use the method load of its class
 # an option of a preprocessor
 Preprocessor("y", standardise="standard")
     Preprocessor: has no option 'standardise' | 'standard' | did you mean 'standardize'?
