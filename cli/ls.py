@@ -78,7 +78,8 @@ def described(path: Path) -> dict[str, Any]:
     scores = result.get(part, {}) if part else {}
     named = ["cost", *(name for name in scores if name != "loss"), "loss"]
     metric = next((name for name in named if name in scores), None)
-    error = result.get("spread", {}).get(part, {}).get("deviation", {}).get(metric)
+    spread = result.get("spread", {}).get(part, {})
+    error = None if "mean" in spread else spread.get("deviation", {}).get(metric)
     told = result.get("verdicts", [])
     warnings = [one["name"] for one in told if one.get("severity") != NOTE]
     notes = [one["name"] for one in told if one.get("severity") == NOTE]

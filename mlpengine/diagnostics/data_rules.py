@@ -135,9 +135,12 @@ def behind_linear(diagnostics: Diagnostics) -> Verdict | None:
         f"linear model has {known.linear:.3g} (standard error of the difference: "
         f"{two_digits(known.error)})."
     )
-    first = known.fix[0]
-    advice = f"Train a linear model: set {first.key} to [{', '.join(first.plain)}]."
-    return Verdict("behind_linear", None, headline, evidence, behind, limit, advice, known.fix)
+    first, last = known.fix[0], known.fix[-1]
+    advice = f"Train a linear model: set {first.key} to [{', '.join(first.plain)}]"
+    if last.name == "epochs":
+        advice += f" and {last.key} to {last.value}"
+    return Verdict("behind_linear", None, headline, evidence, behind, limit, f"{advice}.",
+                   known.fix)  # fmt: skip
 
 
 def noisy_labels(diagnostics: Diagnostics) -> Verdict | None:
