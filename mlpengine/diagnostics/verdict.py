@@ -200,4 +200,4 @@ def two_digits(value: float) -> str:
     text = f"{value:.2g}"
     if text == "1":
         return "1.0"  # texts say 1.0 times, not 1 times
-    return f"{float(text):,.0f}" if 100 <= abs(value) < 1e7 else text
+    return f"{float(text):,.0f}" if 100 <= abs(float(text)) < 1e7 else text
