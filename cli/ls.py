@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from mlpengine.config.sweep import SWEEP
+from mlpengine.config.sweep import SETTINGS
 from mlpengine.core.errors import RunError, UsageError
 from mlpengine.core.files import is_run, missing, pasted, read_mapping
 from mlpengine.core.wording import metric_text, printable
@@ -44,9 +44,9 @@ def command(directory: Path, as_json: bool) -> None:
         raise UsageError(f"{directory}: is a file; name a directory of runs")
     if not directory.is_dir():
         raise missing(directory, "directory")
-    inside = directory / "trials" if (directory / SWEEP).is_file() else directory
-    runs = [described(path) for path in sorted(inside.iterdir()) if is_run(path)]
-    sweeps = sorted(file.parent for file in directory.glob(f"*/{SWEEP}"))
+    inside = directory / "trials" if (directory / SETTINGS).is_file() else directory
+    runs = [described(path) for path in sorted(inside.glob("*")) if is_run(path)]
+    sweeps = sorted(file.parent for file in directory.glob(f"*/{SETTINGS}"))
     if not runs and not sweeps:
         text = "holds no runs; `mlpengine train CONFIG.yaml` makes runs/CONFIG"
         raise UsageError(f"{directory}: {text}")
@@ -76,7 +76,8 @@ def described(path: Path) -> dict[str, Any]:
     scores = result.get(part, {}) if part else {}
     named = ["cost", *(name for name in scores if name != "loss"), "loss"]
     metric = next((name for name in named if name in scores), None)
-    error = result.get("spread", {}).get(part, {}).get("deviation", {}).get(metric)
+    spread = result.get("spread", {}).get(part, {})
+    error = None if "mean" in spread else spread.get("deviation", {}).get(metric)
     told = result.get("verdicts", [])
     warnings = [one["name"] for one in told if one.get("severity") != NOTE]
     notes = [one["name"] for one in told if one.get("severity") == NOTE]

@@ -9,6 +9,7 @@ import click
 
 from mlpengine.core.errors import UsageError
 from mlpengine.core.files import keep_own_files
+from mlpengine.core.wording import quoted
 
 Decorator = Callable[[Any], Any]
 
@@ -39,7 +40,7 @@ class Share(click.types.FloatParamType):
             return number
         hint = f"; write {number / 100:g}" if 0 < number <= 100 else ""
         option = param.opts[0] if param else self.name
-        raise UsageError(f"{option}: must be a share from 0 to 1 (got {value!r:.60}){hint}")
+        raise UsageError(f"{option}: must be a share from 0 to 1 (got {quoted(value)}){hint}")
 
 
 SHARE = Share()

@@ -8,7 +8,7 @@ import numpy as np
 
 from mlpengine.core.files import pasted
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import best_text, cut_apart, metric_text, plural, printable, spaced
+from mlpengine.core.wording import best_text, cut, cut_apart, metric_text, plural, printable, spaced
 from mlpengine.models.members import networks_text
 from mlpengine.models.metrics import commonest_mistakes, confusion_matrix
 from mlpengine.models.model import MODEL_FILE
@@ -34,7 +34,7 @@ MOSTLY_LINEAR = 0.8
 """If linear models have at least this weight, the result says that hidden layers add little."""
 
 ROW_OF_METRICS = 5
-"""Maximum metrics of a table with a row for each part; for more metrics, parts are columns."""
+"""Maximum metrics of ten letters in a table with a row for each part; else, parts are columns."""
 
 
 def outcome_data(session: "Session", result: Result, outcome: Mapping[str, Any]) -> str:
@@ -59,14 +59,16 @@ def outcome_data(session: "Session", result: Result, outcome: Mapping[str, Any])
             lines.append(f"{share}: hidden layers improve predictions little")
     error = session.measured.calibration_error
     if error is not None:
-        lines.append(f"expected calibration error of the probabilities: {error:.3f} (0 is best)")
+        of = "expected calibration error of out-of-fold probabilities"
+        lines.append(f"{of}: {error:.3f} (0 is best)")
     if fitted and fitted.temperature != 1:
         divided = f"logits divided by {fitted.temperature:.2f}"
         lines.append(f"{divided} (training.calibration); the loss is computed from the true labels")
     if session.measured.last:
         name, part, output = session.measured.last
         labels = session.model.preprocessor.classes
-        lines += ["", *mistakes(session.model.task, part, output, labels, part_title(name))]
+        told = mistakes(session.model.task, part, output, labels, part_title(name))
+        lines += ["", *told] if told else []
     lines += ["", *map(str, session.verdicts())] if outcome["verdicts"] else []
     ending = ENDINGS[result.ending]
     best = f"; {best_text(result.best_epochs)}" if result.best_epoch else ""
@@ -99,7 +101,8 @@ def metrics_table(
     scaled = isinstance(task, Regression) and task.scaled
     titles = cut_apart(["loss*" if n == "loss" and scaled else spaced(n) for n in names], 60)
     counts = {part_title(part): f"{rows[part]:,}" for part in measured}
-    if len(names) > ROW_OF_METRICS:  # a row would be longer than 80 characters
+    wide = [max(10, len(one)) for one in titles]
+    if sum(wide) > 10 * ROW_OF_METRICS:  # a row would be longer than 80 characters
         lines = [_line("", 20, *counts), _line("rows", 20, *counts.values())]
         for one, name in zip(titles, names, strict=True):
             texts = (metric_text(values[name]) for values in measured.values())
@@ -109,11 +112,11 @@ def metrics_table(
         width = max(10, *(len(part) for part in counts), *(len(one) + 2 for one in subtitles))
         lines = [_line("", width, "rows", *titles)]
         for part, values in measured.items():
-            texts = (metric_text(values[name]) for name in names)
-            lines.append(_line(part_title(part), width, counts[part_title(part)], *texts))
+            cells = map(str.rjust, (metric_text(values[name]) for name in names), wide)
+            lines.append(_line(part_title(part), width, counts[part_title(part)], *cells))
             for subtitle, further in (spreads or {}).get(part, {}).items():
-                texts = (metric_text(further.get(name)) for name in names)
-                lines.append(_line(f"  {subtitle}", width, "", *texts))
+                cells = map(str.rjust, (metric_text(further.get(name)) for name in names), wide)
+                lines.append(_line(f"  {subtitle}", width, "", *cells))
     for title in (ONE_NETWORK, DIRECT):
         if any(title in part for part in (spreads or {}).values()):
             lines.append(SPREADS[title])
@@ -157,7 +160,7 @@ def mistakes(
     texts = [printable(str(label)) for label in labels]
     if task.threshold is not None:
         limit, positive = task.threshold.value, texts[task.threshold.positive]
-        name += f" at a threshold of {limit:.3f} for {positive:.60}"
+        name += f" at a threshold of {limit:.3f} for {cut(positive)}"
     heads, sides = cut_apart(texts, 12), cut_apart(texts, 20)
     width = max(7, *(len(text) + 2 for text in heads))
     first = max(len(text) for text in sides) + 2
@@ -181,7 +184,7 @@ def _commonest(truth: Array, predicted: Array, labels: Sequence[object], name: s
     lines = [f"{name}: {wrong:,} of {len(truth):,} rows are wrong; the most frequent confusions:"]
     for *pair, rows in commonest_mistakes(truth, predicted, SHOWN_MISTAKES):
         actual, taken = (printable(str(labels[number])) for number in pair)
-        lines.append(f"  {actual:.60} predicted as {taken:.60}: {rows:,}")
+        lines.append(f"  {cut(actual)} predicted as {cut(taken)}: {rows:,}")
     return lines
 
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel, FailFast, Field, TypeAdapter, ValidationError, c
 
 from mlpengine import __version__
 from mlpengine.core.errors import MlpEngineError, importing
-from mlpengine.core.wording import suggestion
+from mlpengine.core.wording import cut, quoted, suggestion
 from mlpengine.data.features.drift import NewRows
 from mlpengine.models.model import Model
 
@@ -116,7 +116,7 @@ class Answers:
             others = set(islice(fault["input"].keys() - self.example.keys(), NAMES_COMPARED))
         for fault in faults[:CELLS_TOLD]:
             column, cell = str(fault["loc"][1]), fault["input"]
-            shown = f" (got {json.dumps(cell):.60})" if not isinstance(cell, dict | list) else ""
+            shown = f" (got {cut(json.dumps(cell))})" if not isinstance(cell, dict | list) else ""
             shown = suggestion(column, others) if fault["type"] == "missing" else shown
             texts.append(f"column {column!r}: {fault['msg']}{shown}")
         return HTTPException(422, f"row {row}, {'; '.join(texts)}")
@@ -154,7 +154,7 @@ def service(model: Model, name: str) -> FastAPI:
         """Predict a row or a list of rows."""
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
-            raise HTTPException(415, f"Content-Type must be application/json (got {kind!r:.60})")
+            raise HTTPException(415, f"Content-Type must be application/json (got {quoted(kind)})")
         given = request.query_params
         if len(given.multi_items()) > len(given):
             raise HTTPException(422, "query: an option must not be repeated")
@@ -190,10 +190,10 @@ def service(model: Model, name: str) -> FastAPI:
     async def on_query(_: Request, error: RequestValidationError) -> Response:
         fault, known = error.errors()[0], levels.model_fields
         option = str(fault["loc"][-1])
-        told = f"the level must be above 0 and below 1 (got {fault['input']!r:.60})"
+        told = f"the level must be above 0 and below 1 (got {quoted(fault['input'])})"
         if option not in known:
             told = f"this model has {', '.join(known) or 'no options'}{suggestion(option, known)}"
-        return JSONResponse({"detail": f"query {option!r:.60}: {told}"}, 422)
+        return JSONResponse({"detail": f"query {quoted(option)}: {told}"}, 422)
 
     @app.exception_handler(ClientDisconnect)
     async def on_lost_client(*_: object) -> Response:
@@ -225,5 +225,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) < len(pairs):
         ((name, count),) = Counter(name for name, _ in pairs).most_common(1)
-        raise HTTPException(422, f"{name!r:.60} must not be repeated in an object (got {count:,})")
+        raise HTTPException(
+            422, f"{quoted(name)} must not be repeated in an object (got {count:,})"
+        )
     return value

@@ -393,6 +393,7 @@ def loaded_data(
     fitted: Preprocessor | None = None,
     *,
     warm_start: Model | None = None,
+    one_value: bool = False,
 ) -> LoadedData:
     """Return the data of a config; `tables` has parts in memory, such as "train".
 
@@ -403,7 +404,7 @@ def loaded_data(
         file = with_preprocessing(file, fitted)
     source = read_source(file, table=tables.get("train"), fitted=fitted)
     own = {part: table for part, table in tables.items() if part != "train"}
-    read = read_tables(file, source, fitted, own)
+    read = read_tables(file, source, fitted, own, one_value=one_value)
     return load_data(file, tables=read, warm_start=warm_start)
 
 
@@ -424,7 +425,7 @@ def _config(
     sections = as_config(config)
     own = sections.setdefault("data", {})
     if not isinstance(own, dict):
-        raise UsageError(f"{name}: data must be a mapping of keys (got {own!r:.60})")
+        raise UsageError(f"{name}: data must be a mapping of keys (got {quoted(own)})")
     if target is not None:
         own["target"] = as_config(target)
     categorical = dict.fromkeys(_names(own.get("categorical")))
@@ -447,8 +448,8 @@ def _config(
     tables: dict[str, Table] = {}
     decided: list[str] = []
     warned: list[str] = []
+    detected = None
     if model is None and not own.get("stream"):
-        detected = None
         with suppress(ConfigError, DataError):  # raised again by the check below or in training
             checked = checked_sections({"data": deepcopy(own)}, name)
             reading, data = reading_of(checked), checked.config.data
@@ -475,6 +476,7 @@ def _config(
                 raise
     file = checked_sections(sections, name)
     how = reading_of(file).to_dict()
+    texts += _text_columns(model, detected.table if detected else None)
     for part, rows in in_memory.items():
         if part not in tables:
             own_infers = infers and part == "train"
@@ -482,6 +484,13 @@ def _config(
             tables[part] = _in_memory(rows, texts, targets, how, source, infers=own_infers)
     warned += _equal_numbers(tables.get("train"), targets, infers=infers)
     return file, tables, decided, warned
+
+
+def _text_columns(model: Model | None, table: Table | None) -> list[str]:
+    """Return the columns that are texts in a model, or in the training table."""
+    if model:
+        return model.preprocessor.text_columns
+    return [name for name in table.names if table[name].kind == "text"] if table else []
 
 
 def _equal_numbers(table: Table | None, targets: Sequence[str], *, infers: bool) -> Iterator[str]:

@@ -26,6 +26,9 @@ WORK = 5e8
 COMPARED, COMPARED_WORK = 2_000, 1.5e8
 """Maximum rows, and maximum multiplications of the linear prediction, in `linear_comparison`."""
 
+LINEAR_STEPS = 2_000
+"""Minimum steps of an advised linear model: at 0.001 a step, Adam reaches weights of about 1."""
+
 
 class ScoredRows(NamedTuple):
     """Rows of one part, with the model's outputs and predictions.
@@ -125,6 +128,8 @@ def linear_comparison(data: LoadedData, mean: NetworkMean) -> BaselineScore | No
     config = data.file.config
     if (data.folds is None and "validation" not in data.parts) or not config.model.hidden:
         return None
+    if 0.5 not in getattr(config.loss, "levels", [0.5]):
+        return None  # R2 does not judge other quantiles than the median
     scored = scored_rows(data, mean, test=False, most=COMPARED)
     if not np.isfinite(scored.output).all():
         return None
@@ -142,6 +147,9 @@ def linear_comparison(data: LoadedData, mean: NetworkMean) -> BaselineScore | No
         own = {name: options_of(NetworkSettings)[name].default for name in OWN_OPTIONS[network]}
         linear_model = {"network": "mlp", **own, **linear_model}
     fix = [Fix(NetworkSettings, name, value) for name, value in linear_model.items()]
+    epochs = -(-LINEAR_STEPS * data.batch_size // len(data.parts["train"]))
+    if epochs > config.training.epochs:
+        fix.append(Fix(TrainingSettings, "epochs", epochs))
     if config.training.folds:
         fix = [Fix(TrainingSettings, "members", (*(members or ["plain"]), LINEAR))]
     value, linear, constant = (

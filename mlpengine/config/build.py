@@ -18,6 +18,7 @@ from mlpengine.core.files import pasted
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
+from mlpengine.core.wording import quoted
 from mlpengine.data.features import Preprocessor, class_weights
 from mlpengine.data.features.drift import NewRows
 from mlpengine.models.background import MEAN_ROWS
@@ -257,7 +258,8 @@ def _check_classes(train: Split, task: Task, preprocessor: Preprocessor) -> None
         source = train.places.rows.source if train.places else "table"
         raise DataError(
             f"{source}: each class needs a training row with a weight above 0 "
-            f"({preprocessor.classes[without[0]]!r:.60} has none); leave its rows out by data.where"
+            f"({quoted(preprocessor.classes[without[0]])} has none); leave its rows out by "
+            "data.where"
         )
 
 
@@ -289,6 +291,8 @@ def trainer_of(
             train, calibration_set = transfer.rows(table.rows(rows), fitted, task, train)
         if isinstance(task, Classification):
             task = task.with_threshold(transfer.threshold)
+    split = config.data.split
+    planned = "time" if split.time else "group" if split.group else ""
     with _errors_of_settings(file):
         return Trainer(
             replace(config.settings, training=replace(config.settings.training, loss=data.loss)),
@@ -296,8 +300,8 @@ def trainer_of(
             train,
             parts.get("validation"),
             folds=data.folds,
-            in_time=(split := config.data.split).time is not None,
-            planned_split="time" if split.time else "group" if split.group else "",
+            in_time=split.time is not None,
+            planned_split="teacher" if transfer else planned,
             numbers=data.tables.preprocessor.numbers,
             ranks=ranks,
             warm_start=warm_start.networks if warm_start else (),

@@ -12,6 +12,7 @@ from mlpengine.data.features.checks import CORRECT
 from mlpengine.data.features.column_kinds import comma_text, marked_number
 from mlpengine.data.features.leaks import find_leaks
 from mlpengine.data.features.outliers import find_gap, find_outliers
+from mlpengine.data.features.targets import NumberTarget
 from mlpengine.data.features.thresholds import (
     OTHER_VALUES,
     OUTLIER_DISTANCE,
@@ -30,6 +31,7 @@ from mlpengine.diagnostics.verdict import (
     two_digits,
     without,
 )
+from mlpengine.ops import EntryLoss
 from mlpengine.settings import FeatureSettings, Fix
 from mlpengine.training.measure import Measured
 
@@ -93,7 +95,7 @@ def cell_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
         verdicts.append(Verdict("outlier", None, "One cell is far off", evidence, cell.times,
                                 OUTLIER_DISTANCE, advice, fix, no_fix))  # fmt: skip
     verdicts += [*_text_verdicts(tables), *_validation_verdicts(tables)]
-    return [*verdicts, *_target_verdicts(tables)]
+    return [*verdicts, *_target_verdicts(file, tables)]
 
 
 def _text_verdicts(tables: Tables) -> list[Verdict]:
@@ -142,10 +144,15 @@ def _validation_verdicts(tables: Tables) -> list[Verdict]:
     return verdicts
 
 
-def _target_verdicts(tables: Tables) -> list[Verdict]:
-    """Return a verdict if the numbers of the target seem to have two units."""
+def _target_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
+    """Return a verdict if the numbers of the target seem to have two units.
+
+    Logarithms are advised for positive targets and a loss that takes logarithms.
+    """
     task, target = tables.preprocessor.task, tables.preprocessor.target
-    if task != "regression" or target is None or len(target.columns) != 1:
+    if not isinstance(target, NumberTarget) or task != "regression" or len(target.columns) != 1:
+        return []
+    if target.log:
         return []
     table, rows = tables.parts["train"]
     sizes = np.abs(table[target.columns[0]].values[rows].astype(np.float64))
@@ -159,10 +166,14 @@ def _target_verdicts(tables: Tables) -> list[Verdict]:
         f"One value in 20 of {brief(target.columns[0])!r} is {two_digits(high)} or more, "
         f"{two_digits(high / middle)} times the median ({two_digits(middle)})."
     )
-    advice = "Check the unit of the large values, or predict the logarithm."
-    fix = [Fix(FeatureSettings, "transform_target", "log")]
+    loss = file.config.loss
+    values = [part[target.columns[0]].values[used] for part, used in tables.parts.values()]
+    advice, fix, no_fix = "Check the unit of the large values.", [], "the unit must be checked"
+    if (np.concatenate(values) > 0).all() and (not isinstance(loss, EntryLoss) or loss.takes_logs):
+        advice, no_fix = f"{advice[:-1]}, or predict the logarithm.", ""
+        fix = [Fix(FeatureSettings, "transform_target", "log")]
     return [Verdict("target_unit", None, "Target seems to have two units", evidence, high / middle,
-                    TWO_UNITS, advice, fix)]  # fmt: skip
+                    TWO_UNITS, advice, fix, no_fix)]  # fmt: skip
 
 
 def column_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:

@@ -307,7 +307,7 @@ def complete_config(
     if empty := table.n_rows - int(has_target(table, target).sum()):
         lines.append(f"{plural(empty, 'row')} of {table.n_rows:,} left out: no target value")
     doubted = doubts(facts, target) if task in ("auto", None) and "loss" not in config else []
-    warnings = [*doubted, *facts.misread()]
+    warnings = [*detected.notes, *doubted, *facts.misread()]
     left_out = {*target, *facts.drop, *data.get("drop", ())}
     if len({column.name for column in facts.columns} - left_out) == 1:
         said = [leak.column for leak in facts.suspects if leak.reason == DETERMINES]

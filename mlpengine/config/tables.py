@@ -14,7 +14,7 @@ from mlpengine.config.reader import KeyPath
 from mlpengine.core.errors import DataError, FormulaError
 from mlpengine.core.files import pasted, read_mapping, similar_file
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import plural, suggestion
+from mlpengine.core.wording import plural, quoted, suggestion
 from mlpengine.data.features import Preprocessor, fold_rows, split_rows, task_of
 from mlpengine.data.features.checks import ONE_VALUE
 from mlpengine.data.features.column_kinds import comma_text
@@ -76,10 +76,13 @@ def read_tables(
     source: tuple[Table, list[str]] | None = None,
     preprocessor: Preprocessor | None = None,
     own: Mapping[str, Table] | None = None,
+    *,
+    one_value: bool = False,
 ) -> Tables:
     """Read and split the data of a config, and fit the preprocessing on the training rows.
 
     `source` is the result of an earlier `read_source`.  No preprocessor is fitted if one is given.
+    The target of a new model may have one value only with `one_value`.
     `own` has tables in memory by part.  Rows without a target are left out.
 
     Raises: ConfigError for a file or column that does not exist; DataError for data that cannot be
@@ -93,8 +96,7 @@ def read_tables(
         path = getattr(file.config.data, f"{part}_source")
         if path and part not in tables:
             _check_other_rows(file, part)
-            codes = dict.fromkeys([*codes_of(file), *target])
-            texts = [name for name in codes if name in table and table[name].kind == "text"]
+            texts = [name for name in table.names if table[name].kind == "text"]
             tables[part] = _read(file, f"{part}_source", path, fitted=preprocessor, text=texts)
         if part in tables:
             if not tables[part].n_rows:
@@ -120,7 +122,7 @@ def read_tables(
     rows = _split(file, table, target, kept["train"], own_files=set(tables))
     counted = len(rows["train"])
     rows["train"], weights, duplicates = _merge_repeated(file, table, target, rows["train"])
-    is_new = preprocessor is None
+    one_value |= preprocessor is not None
     if preprocessor is None:
         preprocessor = preprocessor_of(file, target).fit(table, rows["train"])
     parts = {name: (table, rows[name]) for name in SPLIT_PARTS if len(rows[name])}
@@ -132,7 +134,7 @@ def read_tables(
             "become one row, with the sum of their row weights"
         )
     remarks += _odd_shares(file, parts, tables, table.source)
-    remarks += _constant(preprocessor, table, rows["train"], is_new=is_new)
+    remarks += _constant(preprocessor, table, rows["train"], one_value=one_value)
     remarks += _many_classes(preprocessor, table, sum(map(len, rows.values())))
     remarks += _commas(preprocessor, table)
     remarks += _rare_texts(preprocessor, table)
@@ -155,23 +157,24 @@ def _odd_shares(
     file: ConfigFile, parts: Iterable[str], own: Iterable[str], source: str
 ) -> Iterator[str]:
     """Yield a warning for each share of the split that gives no rows, or that has no effect."""
+    given = file.document.data["data"].get("split") or {}
     shares = {"validation": file.config.validation_share, "test": file.config.data.split.test}
     for name, share in shares.items():
         if share and name not in parts:
             yield f"{source}: no {name} rows: there are too few rows of each class or group"
-        elif share and name in own:
+        elif share and name in own and name in given:
             yield f"{source}: data.split.{name} has no effect: another table has the {name} rows"
 
 
-def _constant(fitted: Preprocessor, table: Table, rows: Array, *, is_new: bool) -> Iterator[str]:
+def _constant(fitted: Preprocessor, table: Table, rows: Array, *, one_value: bool) -> Iterator[str]:
     """Yield a warning for each target of numbers or labels that is constant in training rows.
 
-    Raises: DataError if all are constant and the model is new.
+    Raises: DataError if all are constant, unless `one_value` is true.
     """
     targets = fitted.target.columns if fitted.target and fitted.task != "survival" else []
     values = {name: table[name].values[rows] for name in targets}
     alike = [name for name, one in values.items() if np.nanmin(one) == np.nanmax(one)]
-    if alike and alike == targets and is_new:
+    if alike and alike == targets and not one_value:
         cell = table[alike[0]].text(int(rows[0]))
         raise DataError(f"{table.where(alike[0])}: {ONE_VALUE} (all are {cell})")
     for name in alike:
@@ -317,7 +320,8 @@ def reading_of(file: ConfigFile) -> CsvDialect:
 def codes_of(file: ConfigFile) -> list[str]:
     """Return the columns of categories and classes, where 3.1 and 3.10 are not one value."""
     data = file.config.data
-    return [*data.categorical, *(data.target if data.task == "classification" else ())]
+    names = [*data.categorical, *(data.target if data.task == "classification" else ())]
+    return [name for name in names if name != data.split.time]
 
 
 def read_source(
@@ -385,7 +389,7 @@ def _read(
     fitted: Preprocessor | None = None,
     text: Sequence[str] | None = None,
 ) -> Table:
-    """Read a table; `text` are the codes that are texts in the training table, if it is known."""
+    """Read a table; `text` are the text columns of the training table, if it is known."""
     if source in DATASETS:
         return load_dataset(source)
     path = file.find(source)
@@ -476,11 +480,15 @@ def _check_dates(file: ConfigFile, table: Table) -> None:
         column, pattern = table[name], date_patterns(form)[""]
         if column.kind == "date" or column.missing.all():
             continue
+        if name in codes_of(file):
+            text = f"column {name!r} is a category or a class, and keeps its texts"
+            file.document.report(("data", "date_format", name), f"{text}; leave out this line")
+            continue
         missing = reading_of(file).missing
         row = next(
             (r for r in range(table.n_rows) if dates([column.text(r)], missing, pattern) is None), 0
         )
-        text = f"must fit all values (got {form}, and {column.text(row)!r:.60} in "
+        text = f"must fit all values (got {form}, and {quoted(column.text(row))} in "
         file.document.report(("data", "date_format", name), f"{text}{table.where(name, row)})")
     if isinstance(forms, str) and all(column.kind != "date" for column in table.columns.values()):
         text = f"fits no column of {table.source} (got {forms}); correct it, or leave it out"

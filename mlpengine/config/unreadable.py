@@ -4,6 +4,8 @@ import re
 
 from ruamel.yaml.error import MarkedYAMLError
 
+from mlpengine.core.wording import quoted
+
 _NO_SPACE = re.compile(r"\s*(?:- )?\w+:\S")
 _QUOTE = "'"
 
@@ -45,8 +47,8 @@ def explanation(error: MarkedYAMLError, text: str) -> tuple[int, str]:
 
 def _lacks_colon(line: str) -> str:
     if _NO_SPACE.match(line):
-        return f"a space is needed after the colon (got {line.strip()!r:.60})"
-    return f"a key needs a colon, a space and a value (got {line.strip()!r:.60})"
+        return f"a space is needed after the colon (got {quoted(line.strip())})"
+    return f"a key needs a colon, a space and a value (got {quoted(line.strip())})"
 
 
 def _second_colon(here: int, lines: list[str]) -> tuple[int, str]:

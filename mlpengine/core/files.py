@@ -17,7 +17,7 @@ from typing import Any
 
 from mlpengine.core import system
 from mlpengine.core.errors import MlpEngineError, RunError, UsageError
-from mlpengine.core.wording import nearest, shortened
+from mlpengine.core.wording import nearest, quoted, shortened
 
 TEMPORARY = ".tmp-"
 """Prefix of the names of incomplete files; a killed process may leave such a file."""
@@ -43,7 +43,7 @@ def writing(path: str | Path, what: str = "written") -> Iterator[None]:
 def checked_path(path: object, where: str) -> Path:
     """Return `path` as a `Path`.  Raises: UsageError for a value that is not a path."""
     if not isinstance(path, str | os.PathLike):
-        raise UsageError(f"{where}: needs the path of a file (got {path!r:.60})")
+        raise UsageError(f"{where}: needs the path of a file (got {quoted(path)})")
     return Path(path)
 
 
@@ -62,7 +62,7 @@ def read_mapping(path: Path) -> dict[str, Any]:
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     if not isinstance(value, dict):
-        raise ValueError(f"it must be a mapping of keys (got {value!r:.40})")
+        raise ValueError(f"it must be a mapping of keys (got {quoted(value)})")
     return value
 
 

@@ -9,6 +9,7 @@ from math import isfinite
 from typing import Any, TypeVar
 
 from mlpengine.core.errors import CheckpointError
+from mlpengine.core.wording import quoted
 
 Wanted = TypeVar("Wanted")
 
@@ -40,7 +41,7 @@ def of_type(value: Any, kind: type[Wanted], where: str) -> Wanted:
     if good and isinstance(value, int | float):
         good = -float("inf") < value < float("inf")
     if not good:
-        raise CheckpointError(f"{where}: must be {WORDS[kind]} (got {value!r:.60})")
+        raise CheckpointError(f"{where}: must be {WORDS[kind]} (got {quoted(value)})")
     return value  # type: ignore[no-any-return]
 
 

@@ -51,16 +51,24 @@ def printable(text: str) -> str:
 
 
 def quoted(value: object) -> str:
-    """Return a value as short text for a message; the text of an array is its dtype and shape."""
+    """Return a value as short text for a message; the text of an array is its dtype and shape.
+
+    A long text keeps its closing quote or bracket.
+    """
     if isinstance(value, type):
         return f"the class {value.__name__}"
-    if isinstance(shape := getattr(value, "shape", None), tuple):
+    shape, kind = getattr(value, "shape", None), getattr(getattr(value, "dtype", 0), "kind", "m")
+    if shape == () and kind in "biufcSU":
+        value = value.item()  # type: ignore[attr-defined]
+    elif isinstance(shape, tuple):
         return f"{type(value).__name__} {getattr(value, 'dtype', '')}{[*shape]}"
     text, name = repr(value), type(value).__name__
     if " object at 0x" in text:
         return f"{name}(...)"
     if len(text) <= 60:
         return text
+    if isinstance(value, str | bytes | list | tuple | dict | set):
+        return f"{text[:56]}...{text[-1]}"
     return f"{name}(...)" if text.startswith(f"{name}(") else f"{name} {text[:40]}..."
 
 
@@ -70,6 +78,11 @@ def shortened(text: str) -> str:
     lines = text.split("\n", MOST_LINES)
     lines[MOST_LINES:] = ["..."] * (len(lines) > MOST_LINES)
     return "\n".join(n if len(n) <= LONGEST_LINE else f"{n[:LONGEST_LINE]}..." for n in lines)
+
+
+def cut(text: str) -> str:
+    """Return a text of at most 60 characters; "..." replaces the middle of a long text."""
+    return cut_apart([text], 60)[0]
 
 
 def cut_apart(texts: Sequence[str], length: int) -> list[str]:
@@ -137,6 +150,8 @@ def metric_text(value: float | None) -> str:
     """Return a metric as text for a table."""
     if value is None:
         return "-"
+    if 0 < abs(value) < 5e-5:  # four decimals would show 0
+        return f"{value:.2e}"
     if abs(value) < 100:
         return f"{value:.4f}"
     if abs(value) < 1e7:

@@ -42,10 +42,15 @@ def reference_loss(diagnostics: Diagnostics) -> float:
 
 
 def zero_logits(diagnostics: Diagnostics) -> float:
-    """Return the cross entropy of zero logits; 0 for other losses."""
+    """Return the loss of outputs of 0, or an upper bound; 0 for losses without a known bound.
+
+    The bound for `quantile` holds for standardized targets: half of their mean absolute value.
+    """
     name = diagnostics.loss.name if diagnostics.loss else ""
-    classes = {"softmax_cross_entropy": diagnostics.facts.outputs, "bce_with_logits": 2}.get(name)
-    return log(classes) if classes else 0.0
+    if name == "softmax_cross_entropy":
+        return log(diagnostics.facts.outputs)
+    known = {"bce_with_logits": log(2), "binary_focal": log(2), "quantile": 0.5}
+    return known.get(name, 0.0)
 
 
 def training_share(diagnostics: Diagnostics) -> float:

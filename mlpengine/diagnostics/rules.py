@@ -468,10 +468,10 @@ def outlier(diagnostics: Diagnostics) -> Verdict | None:
         f"In step {largest.step}, the gradient norm was {two_digits(largest.times)} times as large "
         f"as usual; {percent(largest.share)} came from {diagnostics.name_row(largest.row)}."
     )
-    norm, limit = rounded(largest.norm / largest.times), limits.OUTLIER_TIMES
-    advice = f"Correct that row if a value is wrong, or set training.clip_norm to {norm:g}."
-    fix = [Fix(TrainingSettings, "clip_norm", norm)]
-    return Verdict("outlier", None, headline, evidence, largest.times, limit, advice, fix)
+    advice = "Correct that row if a value is wrong"
+    advice, fix, no_fix = or_clip(diagnostics, advice, rounded(largest.norm / largest.times))
+    limit = limits.OUTLIER_TIMES
+    return Verdict("outlier", None, headline, evidence, largest.times, limit, advice, fix, no_fix)
 
 
 def extreme(diagnostics: Diagnostics) -> Verdict | None:
@@ -486,10 +486,21 @@ def extreme(diagnostics: Diagnostics) -> Verdict | None:
         "value of its column."
     )
     usual = median(diagnostics.series.of("gradient_norm"))
-    norm = rounded(usual) if usual > 0 else 1.0
-    advice = f"Correct the value if it is wrong, or set training.clip_norm to {norm:g}."
+    advice = "Correct the value if it is wrong"
+    advice, fix, no_fix = or_clip(diagnostics, advice, rounded(usual) if usual > 0 else 1.0)
+    return Verdict("outlier", None, headline, evidence, times, limit, advice, fix, no_fix)
+
+
+def or_clip(diagnostics: Diagnostics, advice: str, norm: float) -> tuple[str, list[Fix], str]:
+    """Return `advice`, or else to clip at `norm`, the fix, and why there is no fix.
+
+    Gradients that are already clipped at about the usual norm need no lower limit.
+    """
+    norms, clipped = map(diagnostics.series.of, ("gradient_norm", "clipped_norm"))
+    if 0 < clipped[clipped < norms].max(initial=0.0) <= 10 * norm:
+        return f"{advice}; its gradient is clipped.", [], "gradients are clipped already"
     fix = [Fix(TrainingSettings, "clip_norm", norm)]
-    return Verdict("outlier", None, headline, evidence, times, limit, advice, fix)
+    return f"{advice}, or set training.clip_norm to {norm:g}.", fix, ""
 
 
 def unsteady(diagnostics: Diagnostics) -> Verdict | None:

@@ -12,6 +12,7 @@ from sklearn.utils.validation import column_or_1d
 from mlpengine.core.errors import DataError, UsageError
 from mlpengine.core.fields import Limits
 from mlpengine.core.spec import Array, ArrayLike
+from mlpengine.core.wording import quoted
 from mlpengine.data.features import class_weights
 from mlpengine.data.features.targets import ClassTarget, Target
 from mlpengine.data.tables import Table
@@ -136,7 +137,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         labels = y.tolist()
         if unknown := [label for label in labels if label not in known]:
             raise DataError(
-                f"partial_fit: {unknown[0]!r:.60} is not one of the classes ({[*known]!r:.60})"
+                f"partial_fit: {quoted(unknown[0])} is not one of the classes ({quoted([*known])})"
             )
         codes = np.array([known[label] for label in labels])
         self._partial_fit(X, codes[:, None], table, sample_weight)
@@ -194,7 +195,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         if loss == "ordinal" and not self._several and self.classes_.dtype.kind not in "biuf":
             raise UsageError(
                 "MlpClassifier: loss: ordinal needs labels that are numbers, in their order (got "
-                f"{self.classes_.tolist()!r:.60}); write 0, 1, 2 and so on"
+                f"{quoted(self.classes_.tolist())}); write 0, 1, 2 and so on"
             )
         choice = sections["training"].get("threshold")
         if self._several or not isinstance(choice, Mapping) or choice.get("positive") is None:
@@ -203,7 +204,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         if given not in known:
             raise UsageError(
                 f"MlpClassifier: settings: training.threshold.positive must be one of the classes "
-                f"({', '.join(map(repr, known))}; got {given!r:.60})"
+                f"({', '.join(map(repr, known))}; got {quoted(given)})"
             )
         put(sections, "training.threshold.positive", known.index(given))
 
@@ -227,7 +228,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
             if not isinstance(given, str) or given != "balanced":
                 raise UsageError(
                     "class_weight: must be balanced, or weights by label, such as "
-                    f"{{0: 1.0, 1: 2.0}} (got {given!r:.60})"
+                    f"{{0: 1.0, 1: 2.0}} (got {quoted(given)})"
                 )
             each = class_weights(codes, len(self.classes_))
         else:
@@ -274,7 +275,7 @@ def _label_array(labels: Any) -> Any:
     for row, label in enumerate(values or (), 1):
         if is_missing(label):
             raise DataError(f"y, row {row}: the label is missing; leave such rows out")
-    found = " and ".join(f"{label!r:.40}" for label in list(kinds.values())[:2])
+    found = " and ".join(quoted(label) for label in list(kinds.values())[:2])
     raise DataError(
         f"y: labels must be all texts or all numbers (got {found}); write np.array(y).astype(str)"
     )
@@ -284,6 +285,6 @@ def _check_labels(where: str, labels: list[Any]) -> None:
     known = {label.strip() if isinstance(label, str) else label for label in labels}
     if len(known) < len(labels) or "" in known:
         raise UsageError(
-            f"{where}: labels must be texts that differ in more than spaces ({labels!r:.60}); "
+            f"{where}: labels must be texts that differ in more than spaces ({quoted(labels)}); "
             "remove the spaces, and name an empty label"
         )

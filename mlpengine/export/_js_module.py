@@ -85,7 +85,7 @@ def _interface(model: Model | Network, inputs: int, about: str) -> str:
     if isinstance(model, Network):
         return PREDICT.format(inputs=inputs, about=about)
     known = description(model)
-    has_dates = any(column["kind"] == "date" for column in known["columns"])
+    has_dates = any(c["kind"] == "date" or "seconds" in c for c in known["columns"])
     parts = ["row", *["dates"] * has_dates, *["intervals"] * ("intervals" in known)]
     folder = Path(__file__).parent
     text = "\n".join((folder / f"{part}.js").read_text(encoding="utf-8") for part in parts)
@@ -102,10 +102,13 @@ def description(model: Model) -> dict[str, Any]:
         if category := categories.get(name):
             column = {"kind": "category", "gaps": not category.strict, "levels": category.levels}
             column |= {} if category.text else {"numeric": True}
+            if (seconds := category.seconds) is not None:
+                column["seconds"] = seconds.tolist()
         else:
             column = {"kind": preprocessor.kinds.get(name, "number"), "gaps": not numbers.strict}
+        if column["kind"] == "date" or "seconds" in column:
             pattern = preprocessor.options.reading.date_pattern(name)
-            if pattern is not None and column["kind"] == "date":
+            if pattern is not None:
                 column["dates"] = f"^{pattern.pattern.replace('(?P<', '(?<')}$"
         columns.append({"name": name, **column})
     known: dict[str, Any] = {

@@ -247,6 +247,8 @@ def why_double(model: Model, rounded: float = ROUNDED) -> str:
         target = model.task.target
         constants += [target.center, target.scale]
         constants += [] if target.bounds is None else [target.bounds]
+        if target.log and target.bounds is not None:  # exp of a small number must not be 0
+            constants.append(1 / target.bounds)
     if any(np.abs(one).max(initial=0) > np.finfo(np.float32).max for one in constants):
         return "a number of the table is beyond the range of float"
     varies = numbers.factor > 0

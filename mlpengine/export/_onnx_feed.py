@@ -11,7 +11,7 @@ from mlpengine.data.features.column_kinds import FeatureKind
 from mlpengine.data.features.computed import ComputedColumn, finite_rows, with_columns
 from mlpengine.data.features.sources import LIMIT
 from mlpengine.data.tables import Column, Table
-from mlpengine.data.tables.parsing import WORDS
+from mlpengine.data.tables.parsing import WORDS, dates
 
 RANDOM_ROWS = 512
 """Number of random rows for the comparison of an ONNX model with mlpengine."""
@@ -40,17 +40,18 @@ def onnx_inputs(preprocessor: Preprocessor, table: Table) -> dict[str, Array]:
 
 
 def numeric_levels(category: Category) -> Array | None:
-    """Return the levels as float64, or None if the model reads them as text."""
+    """Return the levels as float64 (dates in seconds), or None if the model reads them as text."""
     numbers = np.array([_number(level) for level in category.levels], np.float64)
     return None if category.text or not np.isfinite(numbers).all() else numbers
 
 
 def _number(text: str) -> float:
-    """Return a number or boolean that is written as text; infinity for other texts."""
+    """Return a number, boolean or date that is written as text; infinity for other texts."""
     try:
         return WORDS[text] if text in WORDS else float(text)
     except ValueError:
-        return np.inf
+        seconds = dates([text], frozenset())
+        return np.inf if seconds is None else float(seconds[0])
 
 
 def probe_table(preprocessor: Preprocessor) -> Table:

@@ -12,11 +12,15 @@ export const levels = model.levels;
 
 const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
 const gaps = new Set(model.gaps);
-const key = (level, numeric) => (numeric && NUMBER.test(level) ? Number(level) : String(level));
+/* The key of a level or cell; a column of numbers, booleans or dates takes every way to write one. */
+function key(level, numeric) {
+  if (!numeric) return String(level);
+  return NUMBER.test(level) ? Number(level) : String(level).toLowerCase();
+}
 const codes = new Map(
-  columns.map(({ name, levels = [], numeric }) => [
+  columns.map(({ name, levels = [], seconds, numeric }) => [
     name,
-    new Map(levels.map((level, code) => [key(level, numeric), code])),
+    new Map((seconds ?? levels).map((level, code) => [key(level, numeric), code])),
   ]),
 );
 
@@ -38,7 +42,10 @@ function number(value) {
 
 /* Functions that read a cell, by the kind of its column; `number` reads the other kinds. */
 const readers = {
-  category: (value, { name, numeric }) => codes.get(name).get(key(value, numeric)) ?? -1,
+  category: (value, column) => {
+    const cell = column.seconds ? readers.date(value, column) : value;
+    return codes.get(column.name).get(key(cell, column.numeric)) ?? -1;
+  },
 };
 
 /* Return the number of a cell: NaN for a gap, -1 for a level that training did not see. */
@@ -46,7 +53,7 @@ function read(column, cell) {
   const value = typeof cell === "string" ? strip(cell) : cell;
   const where = `predict: column ${JSON.stringify(column.name)}`;
   if (value === undefined) throw new TypeError(`${where} is needed; null stands for a gap`);
-  if (value === null || value !== value || (gaps.has(value) && !codes.get(column.name)?.has(value))) {
+  if (value === null || value !== value || (gaps.has(String(value)) && !codes.get(column.name)?.has(value))) {
     if (!column.gaps) throw new TypeError(`${where} needs a value, as there was no gap in training`);
     return NaN;
   }

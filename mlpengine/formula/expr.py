@@ -510,15 +510,15 @@ def order(
     nodes: dict[Expr, None] = {}
     stops = set(given)
 
-    def visit(node: Expr) -> None:
-        if node not in nodes:
-            if node not in stops:
-                for arg in sorted(node.args, key=by):
-                    visit(arg)
-            nodes[node] = None
-
     for root_node in roots:
-        visit(root_node)
+        path = [root_node]  # not by recursion: formulas may be deep
+        while path:
+            node = path[-1]
+            args = () if node in nodes or node in stops else sorted(node.args, key=by)
+            if (arg := next((arg for arg in args if arg not in nodes), None)) is not None:
+                path.append(arg)
+            else:
+                nodes[path.pop()] = None
     return list(nodes)
 
 

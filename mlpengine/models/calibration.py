@@ -1,5 +1,6 @@
 """Calibration: intervals and prediction sets from out-of-fold rows, calibrated probabilities."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from math import ceil, exp, log, nan
@@ -11,7 +12,10 @@ import numpy as np
 from mlpengine.core.errors import CheckpointError, UsageError
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
+from mlpengine.core.wording import quoted
 from mlpengine.models.task import Regression, Split, Task
+
+_log = logging.getLogger("mlpengine")
 
 RESIDUALS = "residuals"
 """Prefix of the names of the arrays of `Residuals` in a file."""
@@ -149,6 +153,12 @@ class Residuals:
         5.2, for errors divided by a scale.  Raises: UsageError unless the level is between 0 and 1.
         """
         low, high = self.ends(level)
+        if ceil(level * (len(self.errors) + 1)) > len(self.errors):
+            _log.warning(
+                "warning: intervals of %g need %d out-of-fold rows (there are %d); these intervals "
+                "hold a smaller share of new targets",
+                *(level, ceil(level / (1 - level) - 1e-9), len(self.errors)),
+            )
         scale = self._scale(predictions)
         return predictions + low * scale, predictions + high * scale
 
@@ -309,7 +319,8 @@ def checked_level(level: object, where: str = "interval") -> float:
     if not 0 < share < 1:
         percent = f"; write {share:g} % as {share / 100:g}" if 1 < share < 100 else ""
         raise UsageError(
-            f"{where}: the level must be a number above 0 and below 1 (got {level!r:.60}){percent}"
+            f"{where}: the level must be a number above 0 and below 1 "
+            f"(got {quoted(level)}){percent}"
         )
     return share
 

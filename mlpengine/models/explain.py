@@ -1,7 +1,6 @@
 """Explanations of a model: importance of columns by permutation, and partial dependence."""
 
 from collections.abc import Callable, Iterable, Sequence
-from math import nan
 from typing import NamedTuple
 
 import numpy as np
@@ -11,10 +10,11 @@ from mlpengine.core.spec import Array
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.tables import Column, Table
 from mlpengine.data.tables.table import ColumnKind
-from mlpengine.models.evaluate import Scorer, jackknife_error, without_each_block
+from mlpengine.models.evaluate import Scorer, mean_error
 from mlpengine.models.forward import Features
 from mlpengine.models.members import NetworkMean
-from mlpengine.models.task import Regression, Split, Task
+from mlpengine.models.metrics import influences
+from mlpengine.models.task import Regression, Scored, Split, Task
 from mlpengine.nn.network import PREDICT_ROWS
 
 GRID, LEVELS = 20, 12
@@ -32,8 +32,12 @@ STACKED_ROWS = 3_000
 With more rows, each permutation has its own pass."""
 
 
-ROW_GROUPS = 10
-"""Number of groups of rows; each group is left out once, for standard errors."""
+ROW_GROUPS, GROUP_ROWS = 100, 8
+"""Maximum number of groups of rows, and rows of a group in smaller tables.
+
+The values of a column are permuted within groups, so that groups stay independent.  Standard errors
+from 100 groups have a relative error of about 7 %.
+"""
 
 
 class Importance(NamedTuple):
@@ -126,24 +130,29 @@ def importances(
     times along axis 0.  `columns` has the column of each feature; all features of a column are
     permuted together.  With `permuted_columns`, only these columns are permuted.
 
-    Sources: Breiman 2001, section 10; Efron and Tibshirani 1993, chapter 11, for the jackknife of
-    groups of rows.
+    Standard errors are from the loss of each group of rows, and from the influence of each row on
+    the metric (`metrics.influences`).
+
+    Source: Breiman 2001, section 10.
     """
     rng = np.random.Generator(np.random.PCG64(0))
     headline, count = scorer.task.headline[0], len(part)
     stacked = repeats if repeats * count <= STACKED_ROWS else 1
     every = np.tile(np.arange(count), repeats)  # rows of all repetitions
-    groups = min(ROW_GROUPS, count // 2)
-    of_rows = np.arange(count) % max(groups, 1)
-    left_out = range(groups) if without_each_block(count, of_rows, part.weights) else ()
-    chosen = [np.arange(len(every)), *(np.flatnonzero(every % groups != k) for k in left_out)]
-    subsets = [part.rows(every[some]) for some in chosen]
+    groups = max(min(ROW_GROUPS, count // GROUP_ROWS), min(10, count // 2), 1)
+    blocks, whole = every % groups, part.rows(every)
+    chosen = [np.flatnonzero(blocks == k) for k in range(groups)]
+    subsets, sizes = [whole.rows(some) for some in chosen], np.bincount(blocks, whole.weights)
 
-    def scores(output: Array) -> Array:
-        """Return (loss, -metric) of all rows, then of the rows without each group."""
-        pairs = zip((output[some] for some in chosen), subsets, strict=True)
-        both = [(scorer.mean_loss(y, some), -scorer.metric(headline, y, some)) for y, some in pairs]
-        return np.array(both)
+    def scores(output: Array) -> tuple[Array, Array, Array]:
+        """Return (loss, -metric), the loss of each group, and the influence of each row."""
+        both = scorer.mean_loss(output, whole), -scorer.metric(headline, output, whole)
+        losses = [
+            scorer.mean_loss(output[k], rows) for k, rows in zip(chosen, subsets, strict=True)
+        ]
+        scored = Scored(scorer.task, output, whole)
+        each = influences(headline, scored.truth, scored.predicted, whole.weights)
+        return np.array(both), np.array(losses), -each
 
     x, names = np.tile(part.x, (stacked, 1)), np.array(columns)
     base = scores(np.tile(forward(part.x), (repeats, 1)))
@@ -152,18 +161,18 @@ def importances(
     for column in dict.fromkeys(columns) if permuted_columns is None else permuted_columns:
         block = np.flatnonzero(names == column)
         kept, outputs = x[:, block].copy(), []
-        changes = np.zeros_like(base)
+        after = base
         if (kept != kept[0]).any():
             for order in orders:
                 x[:, block] = kept[order]
                 outputs.append(forward(x).copy())
             x[:, block] = kept
-            changes = scores(np.concatenate(outputs)) - base
-        loss, metric = changes[0].tolist()
-        loss_error = metric_error = nan
-        if left_out:
-            loss_error, metric_error = map(jackknife_error, changes[1:].T.tolist())
-        rows.append(Importance(column, loss, loss_error, metric, metric_error))
+            after = scores(np.concatenate(outputs))
+        (loss, metric), losses, each = (new - old for new, old in zip(after, base, strict=True))
+        losses = np.divide(losses * np.bincount(blocks), sizes, out=0 * losses, where=sizes > 0)
+        loss_error = mean_error(losses, sizes)
+        metric_error = mean_error(each, whole.weights, blocks)
+        rows.append(Importance(column, float(loss), loss_error, float(metric), metric_error))
     return sorted(rows, key=lambda row: -row.loss)
 
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mlpengine.core.structure import finite
 from mlpengine.core.wording import cut_apart, metric_text, plural, printable, shown_name
 from mlpengine.models.explain import Dependence, Importance
-from mlpengine.models.metrics import higher_is_better
 from mlpengine.models.task import PART_PHRASES
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ class Explanation(NamedTuple):
         names = cut_apart([printable(row.column) for row in ranked], 60)
         width = max(12, *(len(name) + 2 for name in names))
         lines = [
-            f"when a column's values are permuted ({where}):",
+            f"when a column's values are permuted ({where}; +-: standard error):",
             f"{'':<{width}}{'loss rises by':>22}{f'{self.metric} falls by':>22}",
         ]
         lines += [
@@ -103,8 +102,6 @@ def explanation_markup(known: Mapping[str, Any]) -> "Markup":
     ranked = known["importances"]
     permuted = known.get("permuted", len(ranked))
     highest = max([one["loss"] + one["loss_error"] for one in ranked] or [1.0])
-    metric = known["metric"]
-    verb = "falls" if higher_is_better(metric) else "rises"
     lines = [
         [
             shortened(one["column"]),
@@ -114,7 +111,7 @@ def explanation_markup(known: Mapping[str, Any]) -> "Markup":
         ]
         for one in ranked
     ]
-    head = ["column", "", "loss rises by", f"{shown_name(metric)} {verb} by"]
+    head = ["column", "", "loss rises by", f"{shown_name(known['metric'])} falls by"]
     more = known["columns"] - len(ranked)
     title = "Permutation importance of the columns" + (
         f" (the first {len(ranked)} of {known['columns']:,})" if more else ""

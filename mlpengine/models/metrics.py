@@ -81,7 +81,7 @@ def metric(
     def register(function: MetricFunction) -> MetricFunction:
         name = getattr(function, "__name__", "")
         if not name.isidentifier():
-            raise UsageError(f"metric: needs a function with a name (got {function!r:.60})")
+            raise UsageError(f"metric: needs a function with a name (got {quoted(function)})")
         known = OWN_METRICS.get(name)
         same = known and known.function.__module__ == function.__module__
         if not same and (known or name in HIGHER_IS_BETTER or name in globals() or name == "loss"):

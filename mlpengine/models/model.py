@@ -18,7 +18,7 @@ from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
 from mlpengine.core.structure import check_keys, of_type
-from mlpengine.core.wording import plural, quoted
+from mlpengine.core.wording import cut, plural, quoted
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.drift import NewRows
 from mlpengine.data.tables import Column, Table, read_table
@@ -441,11 +441,13 @@ class Model:
         if not isinstance(other, Model):
             raise UsageError(f"compare: other must be a model (got {quoted(other)})")
         if isinstance(names, str) or len(names) != 2:
-            raise UsageError(f"compare: names must be the names of two models (got {names!r:.60})")
+            raise UsageError(
+                f"compare: names must be the names of two models (got {quoted(names)})"
+            )
         if (self.target, self.classes) != (other.target, other.classes):
             own, others = (model._facts()["predicts"] for model in (self, other))
             differ = sorted(map(str, {*self.classes} ^ {*other.classes})) or ["in their order"]
-            text = f"; the classes differ: {', '.join(differ):.80}" * (own == others)
+            text = f"; the classes differ: {cut(', '.join(differ))}" * (own == others)
             raise UsageError(
                 f"compare: both models must predict the same ({own}, and {others}{text})"
             )
@@ -620,7 +622,9 @@ class Model:
                 f"predicts {self.preprocessor.task})"
             )
         if np.ndim(times) != 1:
-            raise UsageError(f"{where}: times must be a list such as [30, 90] (got {times!r:.60})")
+            raise UsageError(
+                f"{where}: times must be a list such as [30, 90] (got {quoted(times)})"
+            )
         given = [POSITIVE.check(f"{where}: a time", time) for time in times]
         return self._task.survival(output, np.array(given))
 
@@ -774,10 +778,15 @@ class Model:
         Raises: CheckpointError that begins with `where`, for an invalid description or parameter.
         """
         if not isinstance(description, Mapping) or not isinstance(state, Mapping):
-            raise CheckpointError(f"{where}: is not a model (got {description!r:.60})")
+            raise CheckpointError(f"{where}: is not a model (got {quoted(description)})")
         if missing := {"preprocessing", "loss", NETWORK_KEY} - description.keys():
             names = ", ".join(sorted(missing))
-            raise CheckpointError(f"{where}: is not a model ({names} missing)")
+            text = f"{where}: is not a model ({names} missing)"
+            for key, held in (("step", "training step"), (NETWORK_KEY, "network")):
+                if key in description:
+                    text += f"; the file holds a {held}: use the method load of its class"
+                    break
+            raise CheckpointError(text)
         try:
             preprocessor = Preprocessor.from_state(description["preprocessing"])
             populations = _restored_populations(description.get(POPULATIONS, []), state)
@@ -845,7 +854,7 @@ def _ensemble_weights(description: Mapping[str, Any], networks: int) -> tuple[fl
     if not whole or (weights and networks % len(weights)):
         raise CheckpointError(
             f"ensemble_weights: must add up to 1, one for each type of the {networks} networks "
-            f"(got {weights!r:.60})"
+            f"(got {quoted(weights)})"
         )
     return tuple(map(float, weights))
 
@@ -886,7 +895,7 @@ def _restored_populations(
         check_keys(one, POPULATIONS, (NETWORK_KEY, "members"))
         count, prefix = one["members"], f"{POPULATIONS}.{k}."
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            raise CheckpointError(f"members: must be a whole number from 1 (got {count!r:.60})")
+            raise CheckpointError(f"members: must be a whole number from 1 (got {quoted(count)})")
         own = {n.removeprefix(prefix): rows for n, rows in state.items() if n.startswith(prefix)}
         for name, rows in own.items():
             if not getattr(rows, "ndim", 0) or len(rows) != count:
@@ -904,7 +913,7 @@ def _network(description: Mapping[str, Any], state: Mapping[str, Array]) -> Tabu
     name = described.get("name") if isinstance(described, dict) else described
     kinds = {kind.__name__: kind for kind in NETWORKS.values()}
     if not isinstance(name, str) or name not in kinds:
-        raise CheckpointError(f"network: must be one of {', '.join(kinds)} (got {name!r:.60})")
+        raise CheckpointError(f"network: must be one of {', '.join(kinds)} (got {quoted(name)})")
     return kinds[name].restored(described, state)
 
 
@@ -918,4 +927,4 @@ def _check_loss(loss: object, options: object) -> None:
     if is_dataclass(kind):
         conform(options, kind, "loss_options")
     elif options != {}:
-        raise CheckpointError(f"loss_options: {loss} has none (got {options!r:.60})")
+        raise CheckpointError(f"loss_options: {loss} has none (got {quoted(options)})")

@@ -96,8 +96,9 @@ def put(sections: dict[str, Any], key: str, value: Any) -> None:
 
 def command_text(settings: Mapping[str, Any]) -> str:
     """Return settings as options of a command, such as ``--set optimizer.lr=0.1``."""
-    texts = {
-        k: v if isinstance(v, str) else json.dumps(v, default=str) for k, v in settings.items()
+    texts = {  # a command reads values as YAML
+        k: v if isinstance(v, str) and v.isidentifier() else json.dumps(v, default=str)
+        for k, v in settings.items()
     }
     return " ".join(f"--set {shlex.quote(f'{key}={text}')}" for key, text in texts.items())
 

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from mlpengine.core.errors import CheckpointError
-from mlpengine.core.wording import suggestion
+from mlpengine.core.wording import quoted, suggestion
 from mlpengine.settings.base import UNKNOWN, expected
 
 JSON = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
@@ -66,7 +66,7 @@ def fault_of(error: ValidationError, value: Any, names: Sequence[str] = ()) -> s
     texts = dict.fromkeys(expected(one) for one in alike if one["type"] != "is_instance_of")
     names = [name for text in texts for name in text.split("'")[1::2]]
     near = suggestion(inner, names) if isinstance(inner, str) else ""
-    return f"{path}: must be {' or '.join(texts)} (got {inner!r:.60}){near}"
+    return f"{path}: must be {' or '.join(texts)} (got {quoted(inner)}){near}"
 
 
 def _place(loc: tuple[int | str, ...], value: Any) -> list[int | str]:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from mlpengine.step.step_builder import StepBuilder
 
 _BOUND = (
-    *("_bound", "_buffers", "_clip", "_full", "_full_batch", "_last", "_many", "_rng"),
+    *("_bound", "_buffers", "_clip", "_frozen", "_full", "_full_batch", "_last", "_many", "_rng"),
     *("_quiet", "_update"),
 )
 """Attributes that are not copied: a copy binds its own calls to its own buffers."""
@@ -161,6 +161,7 @@ class TrainingStep:
         self._quiet: Callable[..., float] = quiet_runner()
         self._largest_update = largest_update(self.mlp.dtype, self.optimizer.ranges)
         self._bound: dict[int, BoundStep] = {}
+        self._frozen = self.mlp.params.frozen
         self._full = self._last = self.bound(self.batch_size)
         self._rng = self.mlp.rng if self._full.scratch.recording.draws else None
         self._many = FusedRun(self.optimizer, self._rng, self.batch_size)
@@ -285,6 +286,8 @@ class TrainingStep:
         To avoid a change of backend during training, first call this method for all sizes.
         Raises: ShapeError for 0 rows, or for more rows than the batch size.
         """
+        if self.mlp.params.frozen is not self._frozen:
+            self._check_frozen()
         bound = self._bound.get(rows)
         if bound is None:
             if not 0 < rows <= self.batch_size:
@@ -296,6 +299,13 @@ class TrainingStep:
                 self._full = self._bound[self.batch_size]
                 bound = self._bound[rows]
         return bound
+
+    def _check_frozen(self) -> None:
+        if self.mlp.params.frozen != self._frozen:
+            raise UsageError(
+                "training step: was made before layers were frozen or unfrozen; make a new "
+                "optimizer and a new step"
+            )
 
     def run(self, bound: BoundStep) -> float:
         """Train on the batch in the buffers of `bound`; return the loss before the update."""
@@ -408,6 +418,7 @@ class TrainingStep:
         arguments.check_order(order, self.batch_size, where)
         if misfit := next(self._full.layout_errors(data, order), ""):
             raise DataError(f"{where}: {misfit}")
+        self._check_frozen()
         self.check_target(data[1])
         return order.size // self.batch_size
 

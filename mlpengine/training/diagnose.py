@@ -114,7 +114,7 @@ class LoopDiagnostics(Callback):
         path: path of diagnostics.csv; None writes no file.
         every: steps between samples (see `Diagnostics`).
         silence: names of verdicts to leave out.
-        planned_split: ``time`` or ``group`` if validation rows are later rows or other groups.
+        planned_split: see `Diagnostics`.
 
     Attributes:
         core: the diagnostics; made when the loop starts.
@@ -197,6 +197,8 @@ class LoopDiagnostics(Callback):
         self._close()
 
     def on_fit_end(self, loop: Loop, result: Result) -> None:
+        """Record what ended the run."""
+        self.core.ending = result.ending
         self._close()
 
     def verdicts(self) -> Verdicts:

@@ -14,9 +14,9 @@ from zlib import crc32
 import numpy as np
 
 from mlpengine.core.buffers import Uncopyable
-from mlpengine.core.errors import CheckpointError, NumericalError, RunError
+from mlpengine.core.errors import CheckpointError, NumericalError, RunError, UsageError
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import plural
+from mlpengine.core.wording import plural, quoted
 from mlpengine.data.features import Batches
 from mlpengine.diagnostics.constant_loss import constant_losses
 from mlpengine.models.evaluate import Evaluator, loss_names, odd_value
@@ -225,6 +225,10 @@ class Learner(Uncopyable):
         count, limit = float(fused.count(left)), inf
         for budget in self.budgets:
             own = budget()
+            if not isinstance(own, SkipBudget):
+                raise UsageError(
+                    f"callbacks: skip_budget must return a SkipBudget (got {quoted(own)})"
+                )
             count, limit = min(count, own.steps), min(limit, own.norm)
         if count < MIN_STEPS:
             return

@@ -47,6 +47,9 @@ def check_fit(step: TrainingStep, task: Task, train: Split, validation: Split | 
             text = f"loop: {name} must be a Split (got {quoted(part)})"
             raise UsageError(f"{text}; write {name}=Split(x, y)")
         check_names(step.mlp, step.loss, part.x, part.y)
+    if step.weighted != (train.weights is not None):
+        text = "loop: train needs weights, as" if step.weighted else "loop: train has weights, but"
+        raise UsageError(f"{text} the step was made with weighted={step.weighted}")
     step.take_targets_as(train.y)
     bound = step.bound(step.batch_size)
     x, y, weights = bound.buffers

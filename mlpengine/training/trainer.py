@@ -176,7 +176,7 @@ class Trainer:
         train, validation: the rows; validation is None with folds or without a validation part.
         folds: the fold of each training row; `settings.training.folds` is the number of folds.
         in_time: whether folds follow each other in time.
-        planned_split: ``time`` or ``group`` if the parts differ in time or in groups on purpose.
+        planned_split: how the parts differ on purpose (see `Diagnostics`).
         numbers: which features are numbers, and which are bins of numbers.  Some ensemble member
             types read the numbers, others the bins.
         ranks: processes that share the batches of one network, or several networks.

@@ -180,12 +180,13 @@ def test_the_error_of_an_importance_is_what_another_sample_of_rows_changes(run):
     columns, scorer = feature_columns(model.preprocessor), model.scorer(model.task)
     rng, found = np.random.default_rng(0), []
     for _ in range(30):
-        some = part.rows(rng.choice(len(part), 40))
+        some = part.rows(rng.choice(len(part), 400))
         found.append({o.column: o for o in importances(model.forward, scorer, some, columns)})
     for column in ("a", "zone"):
         loss, error, metric, metric_error = np.array([one[column][1:] for one in found]).T
-        assert error.mean() == pytest.approx(loss.std(), rel=0.5)
-        assert metric_error.mean() == pytest.approx(metric.std(), rel=0.5)
+        for printed, values in ((error, loss), (metric_error, metric)):
+            assert printed.mean() == pytest.approx(values.std(), rel=0.5)
+            assert printed.std() < 0.2 * printed.mean()
 
 
 def test_permutations_are_the_same_at_once_and_one_after_another(run, monkeypatch):

@@ -1,7 +1,9 @@
 """Parts of messages: numbers with nouns, similar names, foreign text."""
 
+import numpy as np
+
 from mlpengine.core.redaction import redacted
-from mlpengine.core.wording import cut_apart, printable, shown_name
+from mlpengine.core.wording import cut, cut_apart, printable, quoted, shown_name
 
 
 def test_control_characters_are_escaped_as_repr_writes_them():
@@ -14,6 +16,15 @@ def test_names_of_classes_stay_apart_and_unchanged():
     names = ["aaaa_with_a_name_1_aaaa", "aaaa_with_a_name_2_aaaa", "b"]
     assert cut_apart(names, 12) == ["aaaa_wit...1", "aaaa_wit...2", "b"]
     assert shown_name("log_loss of a_b") == "log loss of a_b"
+
+
+def test_long_texts_are_cut_within_their_quotes_or_brackets():
+    for value in ("a" * 99, b"a" * 99, [*range(99)], (1,) * 99, {k: k for k in range(99)}):
+        text = quoted(value)
+        assert (text[:9], text[-4:]) == (repr(value)[:9], f"...{repr(value)[-1]}")
+        assert len(text) == len(cut(repr(value))) == 60
+    assert quoted(np.float32(0.5)) == "0.5"
+    assert quoted(np.zeros((2, 3))) == "ndarray float64[2, 3]"
 
 
 def test_what_is_no_password_stays():

@@ -110,7 +110,7 @@ CASES = [
     ("no_gradient", {"mlp": zeros()}, [{"mlp": PLAIN}]),
     ("start", {"first_loss": 10.1}, [{"first_loss": 9.9}, {"mlp": DROPPING}, {"baseline": 1.1}]),
     ("start", {"first_loss": 7.0, "loss": SoftmaxCrossEntropy(), "baseline": 0.1},
-     [{"first_loss": 6.9}]),
+     [{"first_loss": 6.9}, {"first_loss": 4.9, "loss": Quantile((0.99,))}]),
     ("nonfinite", {"skipped": 1}, [{"skipped": 0}]),
     ("nonfinite", {"failure": "step 3: the input is not finite"}, []),
     ("lr_high", {"quantities": {"update_ratio/1": [0.0, 0.51, 0.0, 0.0, 0.0]}},
@@ -184,7 +184,8 @@ CASES = [
      [{"baselines": Baselines(shifts=(0.1, 0.24, 0.0), shift_limit=0.2)},
       {"baselines": Baselines(shifts=(0.1, 0.26, 0.0), shift_limit=0.3)}]),
     ("shifted", {"baselines": Baselines(target_shift=0.26, shift_limit=0.2)},
-     [{"baselines": Baselines(target_shift=0.24, shift_limit=0.2)}]),
+     [{"baselines": Baselines(target_shift=0.24, shift_limit=0.2)},
+      {"planned_split": "teacher"}]),
     ("overfitting", {"epochs": curve(FALLING, [0.7, 0.66, 0.64, *np.linspace(0.65, 0.77, 17)])},
      [{"epochs": curve(FALLING, [0.7, 0.66, 0.64, *np.linspace(0.65, 0.69, 17)])},
       {"epochs": curve(FALLING, np.maximum(FALLING, 0.4))},
@@ -203,7 +204,7 @@ CASES = [
     ("overfitting", {"epochs": curve(FALLING, 0.0123 * np.linspace(10, 80, 20))}, []),
     ("overfitting", {"epochs": curve(FALLING / 100, np.maximum(FALLING / 100, 0.2)),
                      "target_rms": 1.0},
-     [{"target_rms": NAN}]),  # of classes
+     [{"target_rms": NAN}, {"planned_split": "teacher"}]),  # of classes; of a student
     ("imbalance", {**RARE, "epochs": curve(FALLING, np.maximum(FALLING, 0.4))},
      [{"recalls": np.array([0.13, 0.51])}, {"recalls": np.array([0.11, 0.49])},
       {"class_counts": np.array([51, 149])}]),
@@ -230,7 +231,8 @@ CASES = [
     ("class_codes", {"baselines": Baselines(class_gain=0.13)},
      [{"baselines": Baselines(class_gain=0.11)}]),
     ("wrong_loss", {"loss": Quantile((0.9,)), "baselines": LAGGING, "epochs": curve([0.2] * 9)},
-     [{"loss": MeanSquaredError()}, {"epochs": curve([0.21] * 9)}]),
+     [{"loss": MeanSquaredError()}, {"epochs": curve([0.21] * 9)},
+      {"baselines": LAGGING._replace(doubtful=0.1)}]),  # of classes
     ("underfitting", {"epochs": curve(TEN), "steps_per_epoch": 20, "baselines": LAGGING},
      [{"baselines": LAGGING._replace(error=0.39)}, {"baselines": LAGGING._replace(deviation=0.04)},
       {"loss": SoftmaxCrossEntropy(class_weights=(1.0, 2.0))}]),
@@ -349,6 +351,23 @@ def test_facts_that_cost_no_score_are_notes_that_nothing_follows(case):
     assert verdict.severity == "note"
     assert str(verdict).startswith("Note: ")
     assert fix_overrides(found) == [] == repairs(found)
+
+
+def test_a_run_that_was_ended_is_not_told_to_train_more_epochs():
+    short = {"epochs": curve([0.9, 0.8, 0.7, 0.6]), "steps_per_epoch": 50}
+    for ending, fixed in (("epochs", True), ("early", False), ("time", False)):
+        (found,) = verdicts(measured(**short, ending=ending))
+        assert (found.name, bool(found.fix)) == ("unfinished", fixed)
+    for decay, key in ((0.996, "training.average"), (0.994, "training.epochs")):
+        (found,) = verdicts(measured(**short, optimizer=Adam(PLAIN, average=decay)))
+        assert found.fix[0].key == key
+
+
+def test_clipped_gradients_need_no_other_limit():
+    for clipped, clips in ((1.0, True), (0.9, False), (0.001, False)):
+        quantities = {"gradient_norm": 1.0, "clipped_norm": clipped}
+        (found,) = verdicts(measured(extreme=ExtremeValue(7, -1, 21.0), quantities=quantities))
+        assert bool(found.fix) == clips
 
 
 def test_a_column_that_rises_with_the_time_should_be_dropped():

@@ -92,9 +92,8 @@ def mixed_model(
     table = mixed_table(gaps=gaps)
     targets = [target] if isinstance(target, str) else target
     drop = [name for name in TARGETS if name not in [*targets, options.get("event")]]
-    preprocessor = Preprocessor(target, task=task, drop=drop, categorical=["code"], **options).fit(
-        table
-    )
+    options.setdefault("categorical", ["code"])
+    preprocessor = Preprocessor(target, task=task, drop=drop, **options).fit(table)
     kind = REGISTRY[loss](**(loss_options or {}))
     sizes = [preprocessor.n_features, 24, 12, task_for(preprocessor.target, kind).outputs]
     mlp = Mlp(sizes, **{"activation": ["gelu", "tanh"], "seed": 2, **(parts or {})})
@@ -138,6 +137,9 @@ MODELS = {
         "parts": {
             "reads": ((0, 2), (3, 5)), "activation": "mish",
         },
+    },
+    "categories of dates and booleans": {
+        "target": "y1", "loss": "mse", "categorical": ["bought", "owned"], "min_count": 1,
     },
     "dates later than those of training": {
         "target": "y1", "loss": "mse", "periods": ["bought"], "missing": "indicator",

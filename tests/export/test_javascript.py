@@ -52,8 +52,8 @@ def in_node(folder, modules, rows):
 
 
 def row_objects(preprocessor, table):
-    """Return rows as JSON has them: null for gaps, dates as text."""
-    kinds = {"text": str, "date": str, "boolean": lambda text: text == "true"}
+    """Return rows as JSON has them: null for gaps, dates and booleans as text."""
+    kinds = {"text": str, "date": lambda text: text.replace("T", " "), "boolean": str.upper}
     return [
         {
             name: None

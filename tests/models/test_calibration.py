@@ -40,14 +40,17 @@ RNG = np.random.default_rng(0)
 @pytest.mark.parametrize(
     ("level", "count", "is_skewed"), [(0.5, 102, False), (0.9, 184, True), (0.999, 203, False)]
 )
-def test_an_interval_holds_so_many_errors(level, count, is_skewed):
+def test_an_interval_holds_so_many_errors(level, count, is_skewed, caplog):
     """The count is that of conformal prediction: ceil(level (n + 1)), of 203 errors.
+
+    A level that needs more errors gives a warning.
 
     Of errors on one side alone it is the shortest range that holds them.
     """
     rng = np.random.default_rng(1)
     errors = rng.gamma(1.0, size=(203, 2)) if is_skewed else rng.standard_normal((203, 2))
     low, high = Residuals.of(errors, errors * 0).interval(np.full((7, 2), 3.0), level)
+    assert (" 999 " in caplog.text) == bool(caplog.text) == (level == 0.999)
     for k, own in enumerate(np.sort(errors, axis=0).T):
         first = np.argmin([own[i + count - 1] - own[i] for i in range(203 - count + 1)])
         half = np.partition(np.abs(own), count - 1)[count - 1]

@@ -16,7 +16,7 @@ from mlpengine.data.features.thresholds import (
     SMALLEST_VALUE,
     WEIGHED_CODES,
 )
-from mlpengine.data.tables.parsing import parse_numbers
+from mlpengine.data.tables.parsing import dates, parse_numbers
 from mlpengine.data.tables.table import Column, Table, number_text
 
 UNKNOWN, MISSING_LEVEL = "(unknown)", "(missing)"
@@ -81,6 +81,11 @@ class Category:
     def size(self) -> int:
         """Number of codes: levels, unknown and missing."""
         return len(self.levels) + 1 + self.gaps
+
+    @property
+    def seconds(self) -> Array | None:
+        """The levels as seconds since 1970, or None if the training column had no dates."""
+        return None if self.text or not self.levels else dates(self.levels, frozenset())
 
     @property
     def names(self) -> list[str]:

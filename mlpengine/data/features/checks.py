@@ -9,7 +9,7 @@ import numpy as np
 
 from mlpengine.core.errors import DataError
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import cut_apart, plural, printable
+from mlpengine.core.wording import cut, cut_apart, plural, printable, quoted
 from mlpengine.data.features.column_kinds import (
     FeatureKind,
     are_codes,
@@ -127,12 +127,12 @@ class Profile:
             smallest, count = min(small.items(), key=lambda pair: pair[1])
             return [
                 f"{len(small):,} of {plural(len(self.classes), 'class', 'classes')} have fewer "
-                f"than {few:,.0f} rows, such as {smallest!r:.60} with {count}; consider merging "
+                f"than {few:,.0f} rows, such as {quoted(smallest)} with {count}; consider merging "
                 "classes"
             ]
         return [
-            f"class {name!r:.60}: only {plural(count, 'row')}; consider class weights, or merging "
-            "it with another class"
+            f"class {quoted(name)}: only {plural(count, 'row')}; consider class weights, or "
+            "merging it with another class"
             for name, count in small.items()
         ]
 
@@ -174,7 +174,7 @@ class Profile:
         if self.task:
             report.append(f"task: {self.task}")
         report += [
-            f"  class {printable(name):.60}: {plural(rows, 'row')}"
+            f"  class {cut(printable(name))}: {plural(rows, 'row')}"
             for name, rows in list(self.classes.items())[:LISTED_CLASSES]
         ]
         if len(self.classes) > LISTED_CLASSES:
@@ -271,7 +271,7 @@ def column_profile(name: str, column: Column) -> ColumnProfile:
     if column.kind == "text":
         counts = np.bincount(column.values[column.values >= 0], minlength=len(column.levels))
         top = np.argsort(-counts, kind="stable")[:SHOWN_LEVELS]
-        shown = [f"{column.levels[i]:.60} ({counts[i]})" for i in top if counts[i]]
+        shown = [f"{cut(column.levels[i])} ({counts[i]})" for i in top if counts[i]]
         summary = ", ".join(shown) + (", ..." if len(distinct) > len(shown) else "")
     elif len(distinct):
         low, high = (number_text(column.kind, float(value)) for value in distinct[[0, -1]])
@@ -302,7 +302,7 @@ def _to_drop(table: Table, features: list[ColumnProfile]) -> dict[str, str]:
             reasons[column.name] = f"{texts}, almost one per row{also}"
         elif column.kind == "mixed":
             row = odd_row(table[column.name]) or 0
-            example = f"{table[column.name].text(row)!r:.60} in {table.place(row)}"
+            example = f"{quoted(table[column.name].text(row))} in {table.place(row)}"
             text = f"numbers with a few texts among them, such as {example}; correct the texts"
             reasons[column.name] = f"{text}, or name them in data.na_values and keep the column"
         elif column.kind == "integer" and _counts_rows(table[column.name].values):
@@ -340,7 +340,7 @@ def _variants(column: Column) -> str | None:
     alike = [text for texts in by_form.values() if len(texts) > 1 for text in texts][:SHOWN_LEVELS]
     composed = {normalize("NFC", text) for text in alike}
     show = repr if len(composed) == len(alike) else ascii  # two levels look equal in print
-    shown = ", ".join(f"{show(text):.60}" for text in alike)
+    shown = ", ".join(cut(show(text)) for text in alike)
     return f"{shown} are taken for different texts; use one in all rows" if alike else None
 
 
@@ -366,7 +366,7 @@ def _few_texts(table: Table, name: str) -> list[str]:
     cell = table[name].text(row)
     return [
         f"{count:,} of {plural(table.n_rows, 'value')} are texts among numbers, such as "
-        f"{cell!r:.60} in {table.place(row)}, so the column is a category; correct the texts, or "
+        f"{quoted(cell)} in {table.place(row)}, so the column is a category; correct the texts, or "
         "name them in data.na_values"
     ]
 

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import plural
+from mlpengine.core.wording import plural, quoted
 from mlpengine.data.features.thresholds import (
     FEW_LEVELS,
     FEW_TEXTS,
@@ -128,7 +128,7 @@ def comma_text(column: Column) -> str | None:
     written = value.replace(".", ",") if points else number_text("number", read[value])
     advice = f"write {written}"
     if others:
-        advice += f", and correct {others[0]!r:.60}"
+        advice += f", and correct {quoted(others[0])}"
     elif isinstance(parsing.formatted_numbers(levels, *marks), list):
         keys = f"data.decimal: {marks[0] or ','!r}"
         keys += f" and data.thousands: {marks[1]!r}" if marks[1] else ""

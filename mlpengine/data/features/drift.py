@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import nearest, plural
+from mlpengine.core.wording import nearest, plural, quoted
 from mlpengine.data.features.preprocessing import Preprocessor
 from mlpengine.data.features.sources import check_numeric
 from mlpengine.data.features.summary import ColumnState, bounds, shares_of
@@ -44,7 +44,7 @@ class NewRows:
             self._texts.setdefault(name, Counter()).update(texts)
         for name, column in ((n, table.columns[n]) for n in self._columns if n in table):
             self._gaps[name] = self._gaps.get(name, 0) + int(column.missing.sum())
-            if column.kind == "text":
+            if column.kind == "text" or "quantiles" not in self._columns[name]:
                 continue
             low, high = bounds(self._columns[name])
             far = np.flatnonzero((column.values < low) | (column.values > high))
@@ -100,7 +100,7 @@ def unknown_remarks(preprocessor: Preprocessor, unknown: Mapping[str, Counter[st
         listed = []
         for text, count in found[:LISTED_TEXTS]:
             near = f", near {similar[text]!r}" * (similar[text] is not None)
-            listed.append(f"{text!r:.60} ({plural(count, 'row')}{near})")
+            listed.append(f"{quoted(text)} ({plural(count, 'row')}{near})")
         if (more := len(texts) - len(listed)) > 0:
             listed.append(plural(more, "other text"))
         remarks.append(

@@ -374,7 +374,7 @@ class Preprocessor:
             if kind == "date" and (row := self._row_without_date(name, column)) is not None:
                 raise DataError(
                     f"{table.where(name, row)}: a date is needed, in the format of training "
-                    f"({column.text(row)!r:.60}); correct the value, or leave it empty"
+                    f"({quoted(column.text(row))}); correct the value, or leave it empty"
                 )
             if kind == "category" or column.kind == "text":
                 continue
@@ -383,7 +383,7 @@ class Preprocessor:
                 row = int(np.flatnonzero(~column.missing)[0])
                 raise DataError(
                     f"{table.where(name, row)}: {wanted} is needed, as in training "
-                    f"({column.text(row)!r:.60})"
+                    f"({quoted(column.text(row))})"
                 )
 
     def _row_without_date(self, name: str, column: Column) -> int | None:
@@ -458,8 +458,8 @@ class Preprocessor:
     @property
     def read_arguments(self) -> dict[str, Any]:
         """Arguments for `read_table` to read other tables as the training table was read."""
-        texts, plain = self.text_columns, ("number", "integer", "category")
-        numbers = [n for n, kind in self.kinds.items() if kind in plain and n not in texts]
+        texts = self.text_columns
+        numbers = [name for name in self.kinds if name not in texts]
         numbers += self.history.sources
         if any(isinstance(label, str) for label in self.classes):
             texts = [*texts, *self.options.target]

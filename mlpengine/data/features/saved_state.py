@@ -7,6 +7,7 @@ from typing import Any, Literal, NotRequired
 from typing_extensions import TypedDict
 
 from mlpengine.core.errors import CheckpointError
+from mlpengine.core.wording import quoted
 from mlpengine.data.features.column_kinds import FeatureKind
 from mlpengine.data.features.computed import FormulaColumn
 from mlpengine.data.features.options import Options
@@ -102,7 +103,8 @@ def checked_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
     """
     if isinstance(state, dict) and state.get("version") != STATE_VERSION:
         raise CheckpointError(
-            f"preprocessing: must be of version {STATE_VERSION} (got {state.get('version')!r:.60})"
+            f"preprocessing: must be of version {STATE_VERSION} "
+            f"(got {quoted(state.get('version'))})"
         )
     if isinstance(state, dict) and isinstance(options := state.get("options"), dict):
         features = _in_order(options.get("features"))

@@ -9,6 +9,7 @@ import numpy as np
 
 from mlpengine.core.errors import DataError
 from mlpengine.core.spec import Array
+from mlpengine.core.wording import quoted
 from mlpengine.data.features.column_kinds import comma_text, gap_advice, odd_row, odd_texts
 from mlpengine.data.features.thresholds import READ_ROWS, SLICE_NUMBERS
 from mlpengine.data.tables.parsing import WORDS
@@ -159,13 +160,16 @@ def check_numeric(table: Table, name: str, use: str = "") -> None:
     if column.kind == "text" and not column.missing.all():
         row = odd_row(column)
         value = "" if row is None else column.text(row)
-        shown = "other rows hold text" if row is None else f"{value!r:.60}"
+        shown = "other rows hold text" if row is None else quoted(value)
         comma = comma_text(column)
         if {level.lower() for level in column.used_levels()} <= {*WORDS, "0", "1"}:
             comma = "write true and false in all values, or 1 and 0"
         if row is None and not odd_texts(column):
-            shown = f"such as {column.levels[0]!r:.60}"
-            comma = "all are numbers with another decimal mark; write the mark of the training rows"
+            shown = f"such as {quoted(column.levels[0])}"
+            comma = (
+                "all are numbers, in a column of texts or with another decimal mark; convert the "
+                "column to numbers, or write the mark of the training rows"
+            )
         raise DataError(
             f"{table.where(name, row)}: a number is needed{use} ({shown}); correct the value, or "
             f"leave it empty{gap_advice(value)}{f'; {comma}' if comma else ''}"

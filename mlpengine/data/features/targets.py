@@ -8,7 +8,7 @@ import numpy as np
 
 from mlpengine.core.errors import DataError
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import plural, suggestion
+from mlpengine.core.wording import plural, quoted, suggestion
 from mlpengine.data.features.column_kinds import (
     are_codes,
     comma_text,
@@ -70,7 +70,7 @@ class ClassTarget(Target):
         _complete(table, column)
         values = table[column]
         if values.kind == "date":
-            raise DataError(f"{table.where(column)}: a date cannot be a class")
+            raise DataError(f"{table.where(column)}: dates cannot be classes; convert them to text")
         if values.kind == "number":
             _numbers(table, column)  # raises for an infinite class
         classes: list[Label] = [_label(values, value) for value in values.distinct()]
@@ -118,8 +118,9 @@ class ClassTarget(Target):
             text = values.text(row)
             more = ", ..." if len(self.classes) > 10 else ""
             raise DataError(
-                f"{table.where(name, row)}: {text!r:.60} is not one of the classes in the training "
-                f"rows ({', '.join(map(repr, self.classes[:10]))}{more}){suggestion(text, known)}"
+                f"{table.where(name, row)}: {quoted(text)} is not one of the classes in the "
+                f"training rows ({', '.join(map(repr, self.classes[:10]))}{more})"
+                f"{suggestion(text, known)}"
             )
         return codes
 
@@ -374,7 +375,7 @@ class MultiLabelTarget(Target):
                 row = int(np.flatnonzero(~np.isin(values, (0, 1)))[0])
                 raise DataError(
                     f"{table.where(name, row)}: a multi-label target must be 0 or 1 "
-                    f"({table[name].text(row)!r:.60})"
+                    f"({quoted(table[name].text(row))})"
                 )
         return np.column_stack([table[name].values for name in self.columns]).astype(np.float64)
 
@@ -393,7 +394,7 @@ def check_target(table: Table, columns: Sequence[str]) -> None:
         value = column.text(row)
         raise DataError(
             f"{table.where(name, row)}: the target must be a number, as in most rows "
-            f"({value!r:.60}); correct or clear the value{gap_advice(value)}, or set task to "
+            f"({quoted(value)}); correct or clear the value{gap_advice(value)}, or set task to "
             f"classification{f'; {comma}' if comma else ''}"
         )
     if kind_of(column) == "text":
@@ -595,7 +596,7 @@ def _numbers(table: Table, name: str, role: str = "the target", *, gaps: bool = 
                 if gaps:
                     advice = "several targets must be all numbers, or all labels of 0 and 1"
         where = table.where(name, row)
-        raise DataError(f"{where}: {role} must be a number ({value!r:.60}); {advice}")
+        raise DataError(f"{where}: {role} must be a number ({quoted(value)}); {advice}")
     values = column.values.astype(np.float64)
     wrong = np.flatnonzero(np.abs(values) >= 1e38)
     if len(wrong):

@@ -11,7 +11,15 @@ import numpy as np
 from mlpengine.core.errors import DataError
 from mlpengine.core.spec import Array
 from mlpengine.data.tables._files import BINARY_BYTES, brief, readable, refuse_bomb
-from mlpengine.data.tables.column_reader import NUMBERS, TEXT, ColumnReader, boolean_or_date
+from mlpengine.data.tables.column_reader import (
+    NUMBERS,
+    TEXT,
+    ColumnReader,
+    boolean_or_date,
+    of_levels,
+    text_column,
+    without_numbers,
+)
 from mlpengine.data.tables.dialect import CsvOptions
 from mlpengine.data.tables.parsing import FIRST_INEXACT
 from mlpengine.data.tables.stored import Spill
@@ -213,10 +221,17 @@ def arrow_column(array: Any, where: str, name: str, options: CsvOptions) -> Colu
 
 
 def _parsed(column: Column, kind: Any, name: str, options: CsvOptions) -> Column:
-    """Return a text column as booleans or dates if all texts are booleans or dates, as in CSV."""
+    """Return a text column as booleans or dates if all texts are booleans or dates, as in CSV.
+
+    A column in `options.numbers` is read as a CSV: its texts may be numbers, too.
+    """
     from pyarrow import types
 
-    if column.kind != "text" or name in options.text or types.is_dictionary(kind):
+    if column.kind != "text" or name in options.text:
+        return without_numbers(column, options.reading.missing_numbers)
+    if name in options.numbers:
+        return of_levels(column, text_column(column.levels, name, name, options))
+    if types.is_dictionary(kind):
         return column
     return boolean_or_date(column, name, options)
 

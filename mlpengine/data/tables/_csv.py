@@ -442,6 +442,8 @@ class _ArrowBlocks:
             if not compute.all(compute.or_(is_date, is_gap)).as_py():
                 return None
             texts = compute.if_else(is_date, texts, None)
+        # pyarrow refuses digits beyond microseconds
+        texts = compute.replace_substring_regex(texts, r"(\.\d{6})\d+", r"\1")
         known = texts.drop_null()
         if not len(known):
             return np.full(len(texts), np.nan)

@@ -141,6 +141,13 @@ class ColumnReader:
         return Column(codes, "text", levels)
 
 
+def without_numbers(column: Column, missing: Sequence[float]) -> Column:
+    """Return a column of numbers in which the numbers `missing` are missing."""
+    if not missing or column.kind != "number":
+        return column
+    return Column(np.where(np.isin(column.values, missing), np.nan, column.values))
+
+
 def text_column(
     texts: Sequence[str], name: str, source: str, options: CsvOptions, as_text: bool = False
 ) -> Column:
@@ -177,17 +184,26 @@ def parsed_column(column: Column, table: Table, name: str, options: CsvOptions) 
 
 
 def _numbers_of_codes(column: Column, table: Table, name: str, options: CsvOptions) -> Column:
-    """Return a text column as numbers or dates, unless a number has several spellings."""
+    """Return a text column as numbers or booleans, unless a number has several spellings."""
     options = options._replace(codes=options.codes - {name})
     reader = ColumnReader(name, options, options.first_number_step)
     reader.add(column.levels)
     each = reader.column()
+    if each.kind == "date":
+        return column
     if each.kind == "text":
         parsed = parsed_column(column, table, name, options)
     else:
-        parsed = Column(np.append(each.values, np.nan)[column.values], each.kind)
+        parsed = of_levels(column, each)
     spellings = len(_without(column.levels, options.reading.missing))
     return column if parsed.kind == "number" and len(parsed.distinct()) < spellings else parsed
+
+
+def of_levels(column: Column, each: Column) -> Column:
+    """Return a text column as the values `each` of its levels; unchanged if these are texts."""
+    if each.kind == "text":
+        return column
+    return Column(np.append(each.values, np.nan)[column.values], each.kind)
 
 
 def times_of(column: Column) -> Column:
@@ -228,7 +244,9 @@ def boolean_or_date(column: Column, name: str, options: CsvOptions) -> Column:
     known = _without(column.levels, options.reading.missing)
     if (answers := parsing.booleans(known)) is not None:
         return _by_level(column, dict(zip(known, answers, strict=True)), "boolean")
-    seconds = parsing.dates(known, EMPTY, options.reading.date_pattern(name)) if known else None
+    seconds = None
+    if known and name not in options.codes:
+        seconds = parsing.dates(known, EMPTY, options.reading.date_pattern(name))
     if seconds is None:
         return times_of(column)
     return _by_level(column, dict(zip(known, seconds.tolist(), strict=True)), "date")

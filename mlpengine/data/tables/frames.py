@@ -13,8 +13,8 @@ import numpy as np
 from mlpengine.core.buffers import with_missing
 from mlpengine.core.errors import DataError
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import plural
-from mlpengine.data.tables.column_reader import text_column
+from mlpengine.core.wording import cut, plural, quoted
+from mlpengine.data.tables.column_reader import text_column, without_numbers
 from mlpengine.data.tables.dialect import CsvOptions
 from mlpengine.data.tables.parsing import FIRST_INEXACT
 from mlpengine.data.tables.table import Column, Table, column_of, number_text
@@ -69,7 +69,7 @@ def as_table(
     ):
         data = data.to_dict()  # a row of a pandas data frame
     if isinstance(data, str | bytes | os.PathLike):
-        raise DataError(f"{source}: a table in memory is needed (got {data!r:.60})")
+        raise DataError(f"{source}: a table in memory is needed (got {quoted(data)})")
     if isinstance(data, Mapping):
         columns = {str(name): values for name, values in data.items()}
         if columns and all(map(is_scalar, columns.values())):
@@ -83,13 +83,21 @@ def as_table(
     elif isinstance(data, Sequence) and all(isinstance(row, Mapping) for row in data):
         columns = _columns_of_rows(data, names, source)
     else:
-        return _matrix(data, names, source)
+        table = _matrix(data, names, source)
+        if not options.reading.missing_numbers:
+            return table
+        columns = {**table.columns}
     if not columns:
         raise DataError(f"{source}: columns are needed (got none)")
     _require_unicode(columns, f"{source}: names of columns")
     texts: dict[str, tuple[str, ...]] = {}
     table = Table(
-        {name: _column(values, name, source, options, texts) for name, values in columns.items()},
+        {
+            name: without_numbers(
+                _column(values, name, source, options, texts), options.reading.missing_numbers
+            )
+            for name, values in columns.items()
+        },
         source,
     )
     table.number_texts = texts
@@ -180,7 +188,7 @@ def _column(
     array = _as_array(values, where)
     if array.ndim == 0:
         text = "must have as many values as other columns"
-        raise DataError(f"{where}: {text} (got one, {values!r:.40})")
+        raise DataError(f"{where}: {text} (got one, {quoted(values)})")
     if array.ndim != 1:
         raise DataError(f"{where}: must be one-dimensional (shape {array.shape})")
     kind = array.dtype.kind
@@ -282,7 +290,7 @@ def _require_unicode(texts: Iterable[str], where: str) -> None:
     """Raise DataError for a lone surrogate; UTF-8 cannot encode surrogates."""
     for text in texts:
         if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
-            raise DataError(f"{where}: texts must be valid Unicode ({text!a:.60})")
+            raise DataError(f"{where}: texts must be valid Unicode ({cut(ascii(text))})")
 
 
 def _refuse_equal_labels(values: list[Any], column: Column, where: str) -> None:
@@ -298,13 +306,13 @@ def _refuse_equal_labels(values: list[Any], column: Column, where: str) -> None:
         kind, before = type(value), type(first)
         if kind is not before and str in (kind, before):
             raise DataError(
-                f"{where}, row {row + 1}: equal values must have one type ({value!r:.60} is "
+                f"{where}, row {row + 1}: equal values must have one type ({quoted(value)} is "
                 f"{kind.__name__} here and {before.__name__} before); convert the column to text"
             )
         if isinstance(value, str) and value != first:
             joined.setdefault(value, first)
     if joined and column.kind == "text":
-        pairs = ", ".join(f"{a!r:.60} and {b!r:.60}" for a, b in [*joined.items()][:3])
+        pairs = ", ".join(f"{quoted(a)} and {quoted(b)}" for a, b in [*joined.items()][:3])
         text = "warning: %s: %s are one class, as in a CSV; to keep both, change one of them"
         _log.warning(text, where, pairs)
 
@@ -352,5 +360,5 @@ def _text(value: Any, where: str, row: int) -> str:
 def _not_a_value(value: Any, where: str, row: int) -> DataError:
     return DataError(
         f"{where}, row {row + 1}: a number, boolean, date or text is needed "
-        f"({type(value).__name__} {value!r:.40})"
+        f"({type(value).__name__} {quoted(value)})"
     )

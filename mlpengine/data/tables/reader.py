@@ -50,9 +50,9 @@ def read_table(
 
     Numbers may be written as 1e-3, inf or 1,5; ambiguous numbers (1,234) are refused.  Columns in
     `text` are text.  Columns with whole numbers beyond 2**53 or codes such as 007 are text, unless
-    they are in `numbers`.  A column in `codes` is text if a number has several spellings, such as
-    3.1 and 3.10.  Dates in ISO 8601 or dd.mm.yyyy, times of day and true/false are
-    recognized.  `dialect` are options of `CsvDialect`: delimiter, decimal, thousands,
+    they are in `numbers`.  A column in `codes` is text if it has dates, or a number in several
+    spellings, such as 3.1 and 3.10.  Dates in ISO 8601 or dd.mm.yyyy, times of day and true/false
+    are recognized.  `dialect` are options of `CsvDialect`: delimiter, decimal, thousands,
     text_encoding, na_values, date_format.
 
     In Parquet and Feather, whole numbers beyond 2**53, texts of true/false and dates, and the

@@ -10,7 +10,7 @@ import numpy as np
 from mlpengine.core.buffers import with_missing
 from mlpengine.core.errors import DataError
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import nearest, plural
+from mlpengine.core.wording import nearest, plural, quoted
 from mlpengine.data.tables.dialect import DELIMITERS
 
 ColumnKind = Literal["number", "boolean", "date", "text"]
@@ -189,7 +189,7 @@ class Table:
         first = self.names[0]
         marks = [mark for mark in DELIMITERS if mark in first]
         if len(self.names) == 1 and marks:
-            hint = f"; its header is one cell, {first!r:.60}: "
+            hint = f"; its header is one cell, {quoted(first)}: "
             if trained:
                 mark = "a delimiter" if self.delimiter is None else repr(self.delimiter)
                 return f"{hint}the model was trained on files with {mark}; write this file so, too"

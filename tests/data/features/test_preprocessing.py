@@ -329,7 +329,7 @@ FITS = {
     "no such column": (HEAD + ROWS, {"drop": ["aa"]}, "column 'aa' (did you mean 'a'?)"),
     "nothing left": (HEAD + ROWS, {"drop": ["a", "b", "w"]}, "no feature column is left"),
     "one class": ("a,y\n1,u\n2,u\n", {}, "(all 2 training rows have 'u')"),
-    "date target": ("a,y\n1,2020-01-01\n", {"task": "classification"}, "cannot be a class"),
+    "date target": ("a,y\n1,2020-01-01\n", {"task": "classification"}, "cannot be classes"),
     "not yes or no": (HEAD + ROWS, {"target": ["a", "b"], "task": "multilabel"}, "line 4, column"),
     "no weight": (
         HEAD + ROWS + ",1,u,2\n,1,u,2\n",

@@ -12,6 +12,7 @@ import pytest
 
 from mlpengine.core.errors import DataError
 from mlpengine.data.tables import _csv, read_table
+from mlpengine.data.tables.frames import as_table
 
 MISSING = {"", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?"}
 PLAIN_AND_ODD = """
@@ -119,11 +120,19 @@ def test_numbers_beside_a_spelling_of_missing_cells_stay_numbers(gap, way):
 
 
 @pytest.mark.parametrize("gap", ["-999", "-999.0", "-999.00", "1.5", "1.50", "0"])
-def test_a_number_that_means_missing_matches_each_spelling_as_in_pandas(gap, way):
+def test_a_number_that_means_missing_matches_each_spelling_as_in_pandas(gap, way, tmp_path):
     cells = ["-999", "-999.0", "-999.000", "1.5", "1.50", "0", "0.0", "1.51", "-99.0", "7"]
     text = "a,b\n" + "".join(f"{cell},1\n" for cell in cells)
     expected = pd.read_csv(io.StringIO(text), na_values=[gap])["a"]
     np.testing.assert_array_equal(read(text, na_values=[gap])["a"].values, expected)
+    frame = pd.read_csv(io.StringIO(text))
+    frame.to_parquet(tmp_path / "t.parquet")
+    for table in (
+        as_table(frame, na_values=[gap]),
+        as_table(frame.to_numpy(), names=["a", "b"], na_values=[gap]),
+        read_table(tmp_path / "t.parquet", na_values=[gap]),
+    ):
+        np.testing.assert_array_equal(table["a"].values, expected)
 
 
 ISO = """
@@ -132,7 +141,8 @@ ISO = """
 2020-01-02T03:60:00 2020-01-02T03:04:60 2020-01-02T03:04 2020-01-02T03:04:05Z 2020/01/02 20200102
 2020-1-2 2020-01-02T03:04:05.5 2020-01-02T03:04:05+01:00 2O20-01-02 1969-12-31T23:59:59 2020-01-0x
 2020-01-02T03:04:05.123456 2020-01-02T03:04:05.999999Z 2020-01-02T03:04-0930 0001-01-01T00:00+14:00
-2020-01-02T03:04Z 1969-12-31T23:59:59.25+00:00 9999-12-31T23:59:59 9999-12-31T23:59:59-00:01
+2020-01-02T03:04Z 2020-01-02T03:04:05.123456789Z 1969-12-31T23:59:59.25+00:00
+9999-12-31T23:59:59 9999-12-31T23:59:59-00:01
 """
 MOMENTS = [
     *ISO.split(),

@@ -422,12 +422,14 @@ def test_parquet_faults(fault, tmp_path):
 
 
 @pytest.mark.parametrize("rows", [4, 100_000])  # the csv module alone; pyarrow
-def test_codes_stay_text_only_if_a_number_has_several_spellings(rows):
+def test_codes_stay_text_if_they_are_dates_or_a_number_has_several_spellings(rows):
     """A later row decides: the numbers before it have one spelling each."""
     for texts, levels in {
         ("3.1", "3.9", "", "3.10"): ("3.1", "3.10", "3.9"),
         ("1", "2", "", "1.0"): ("1", "1.0", "2"),
         ("1,5", "2,5", "1,25", "1,50"): ("1,25", "1,5", "1,50", "2,5"),
+        ("2024-03-01", "2024-04-01", "", "2024-05-01"): ("2024-03-01", "2024-04-01", "2024-05-01"),
+        ("9:30", "10:30", "", "11:30"): ("10:30", "11:30", "9:30"),
         ("3.1", "3.9", "NA", "2"): (),
         ("1,5", "2,5", "1,25", "2"): (),
     }.items():
