@@ -49,8 +49,6 @@ def command(directory: Path, as_json: bool) -> None:
     sweeps = sorted(file.parent for file in directory.glob(f"*/{SETTINGS}"))
     if not runs and not sweeps:
         text = "holds no runs; `mlpengine train CONFIG.yaml` makes runs/CONFIG"
-        if (trials := directory / "trials").is_dir():
-            text = f"is a sweep; write mlpengine ls {pasted(trials)}"
         raise UsageError(f"{directory}: {text}")
     runs.sort(key=lambda run: str(run["started"] or ""))
     if as_json:
