@@ -49,8 +49,6 @@ def command(directory: Path, as_json: bool) -> None:
     sweeps = sorted(file.parent for file in directory.glob(f"*/{SETTINGS}"))
     if not runs and not sweeps:
         text = "holds no runs; `mlpengine train CONFIG.yaml` makes runs/CONFIG"
-        if (trials := directory / "trials").is_dir():
-            text = f"is a sweep; write mlpengine ls {pasted(trials)}"
         raise UsageError(f"{directory}: {text}")
     runs.sort(key=lambda run: str(run["started"] or ""))
     if as_json:
@@ -78,7 +76,8 @@ def described(path: Path) -> dict[str, Any]:
     scores = result.get(part, {}) if part else {}
     named = ["cost", *(name for name in scores if name != "loss"), "loss"]
     metric = next((name for name in named if name in scores), None)
-    error = result.get("spread", {}).get(part, {}).get("deviation", {}).get(metric)
+    spread = result.get("spread", {}).get(part, {})
+    error = None if "mean" in spread else spread.get("deviation", {}).get(metric)
     told = result.get("verdicts", [])
     warnings = [one["name"] for one in told if one.get("severity") != NOTE]
     notes = [one["name"] for one in told if one.get("severity") == NOTE]

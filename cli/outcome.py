@@ -59,7 +59,8 @@ def outcome_data(session: "Session", result: Result, outcome: Mapping[str, Any])
             lines.append(f"{share}: hidden layers improve predictions little")
     error = session.measured.calibration_error
     if error is not None:
-        lines.append(f"expected calibration error of the probabilities: {error:.3f} (0 is best)")
+        of = "expected calibration error of out-of-fold probabilities"
+        lines.append(f"{of}: {error:.3f} (0 is best)")
     if fitted and fitted.temperature != 1:
         divided = f"logits divided by {fitted.temperature:.2f}"
         lines.append(f"{divided} (training.calibration); the loss is computed from the true labels")

@@ -448,8 +448,8 @@ def _config(
     tables: dict[str, Table] = {}
     decided: list[str] = []
     warned: list[str] = []
+    detected = None
     if model is None and not own.get("stream"):
-        detected = None
         with suppress(ConfigError, DataError):  # raised again by the check below or in training
             checked = checked_sections({"data": deepcopy(own)}, name)
             reading, data = reading_of(checked), checked.config.data
@@ -476,6 +476,7 @@ def _config(
                 raise
     file = checked_sections(sections, name)
     how = reading_of(file).to_dict()
+    texts += _text_columns(model, detected.table if detected else None)
     for part, rows in in_memory.items():
         if part not in tables:
             own_infers = infers and part == "train"
@@ -483,6 +484,13 @@ def _config(
             tables[part] = _in_memory(rows, texts, targets, how, source, infers=own_infers)
     warned += _equal_numbers(tables.get("train"), targets, infers=infers)
     return file, tables, decided, warned
+
+
+def _text_columns(model: Model | None, table: Table | None) -> list[str]:
+    """Return the columns that are texts in a model, or in the training table."""
+    if model:
+        return model.preprocessor.text_columns
+    return [name for name in table.names if table[name].kind == "text"] if table else []
 
 
 def _equal_numbers(table: Table | None, targets: Sequence[str], *, infers: bool) -> Iterator[str]:

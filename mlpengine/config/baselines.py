@@ -26,6 +26,9 @@ WORK = 5e8
 COMPARED, COMPARED_WORK = 2_000, 1.5e8
 """Maximum rows, and maximum multiplications of the linear prediction, in `linear_comparison`."""
 
+LINEAR_STEPS = 2_000
+"""Minimum steps of an advised linear model: at 0.001 a step, Adam reaches weights of about 1."""
+
 
 class ScoredRows(NamedTuple):
     """Rows of one part, with the model's outputs and predictions.
@@ -144,6 +147,9 @@ def linear_comparison(data: LoadedData, mean: NetworkMean) -> BaselineScore | No
         own = {name: options_of(NetworkSettings)[name].default for name in OWN_OPTIONS[network]}
         linear_model = {"network": "mlp", **own, **linear_model}
     fix = [Fix(NetworkSettings, name, value) for name, value in linear_model.items()]
+    epochs = -(-LINEAR_STEPS * data.batch_size // len(data.parts["train"]))
+    if epochs > config.training.epochs:
+        fix.append(Fix(TrainingSettings, "epochs", epochs))
     if config.training.folds:
         fix = [Fix(TrainingSettings, "members", (*(members or ["plain"]), LINEAR))]
     value, linear, constant = (

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from mlpengine.config.reader import Document, KeyPath, dotted
 from mlpengine.config.schema import Config
 from mlpengine.core.fields import Option
-from mlpengine.core.wording import nearest, suggestion
+from mlpengine.core.wording import nearest, quoted, suggestion
 from mlpengine.settings.base import EXPECTED, UNKNOWN, expected, options_of
 from mlpengine.settings.families import EngineObject, Family
 
@@ -124,8 +124,7 @@ def shown_value(value: Any) -> str:
         return "a mapping"
     if value is None:
         return "nothing"
-    text = str(value).lower() if isinstance(value, bool) else repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return str(value).lower() if isinstance(value, bool) else quoted(value)
 
 
 def _listed(text: str) -> str:

@@ -96,8 +96,7 @@ def read_tables(
         path = getattr(file.config.data, f"{part}_source")
         if path and part not in tables:
             _check_other_rows(file, part)
-            codes = dict.fromkeys([*codes_of(file), *target])
-            texts = [name for name in codes if name in table and table[name].kind == "text"]
+            texts = [name for name in table.names if table[name].kind == "text"]
             tables[part] = _read(file, f"{part}_source", path, fitted=preprocessor, text=texts)
         if part in tables:
             if not tables[part].n_rows:
@@ -158,11 +157,12 @@ def _odd_shares(
     file: ConfigFile, parts: Iterable[str], own: Iterable[str], source: str
 ) -> Iterator[str]:
     """Yield a warning for each share of the split that gives no rows, or that has no effect."""
+    given = file.document.data["data"].get("split") or {}
     shares = {"validation": file.config.validation_share, "test": file.config.data.split.test}
     for name, share in shares.items():
         if share and name not in parts:
             yield f"{source}: no {name} rows: there are too few rows of each class or group"
-        elif share and name in own:
+        elif share and name in own and name in given:
             yield f"{source}: data.split.{name} has no effect: another table has the {name} rows"
 
 
@@ -389,7 +389,7 @@ def _read(
     fitted: Preprocessor | None = None,
     text: Sequence[str] | None = None,
 ) -> Table:
-    """Read a table; `text` are the codes that are texts in the training table, if it is known."""
+    """Read a table; `text` are the text columns of the training table, if it is known."""
     if source in DATASETS:
         return load_dataset(source)
     path = file.find(source)

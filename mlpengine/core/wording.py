@@ -150,6 +150,8 @@ def metric_text(value: float | None) -> str:
     """Return a metric as text for a table."""
     if value is None:
         return "-"
+    if 0 < abs(value) < 5e-5:  # four decimals would show 0
+        return f"{value:.2e}"
     if abs(value) < 100:
         return f"{value:.4f}"
     if abs(value) < 1e7:

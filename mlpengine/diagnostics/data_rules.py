@@ -34,6 +34,8 @@ def shifted(diagnostics: Diagnostics) -> Verdict | None:
         "Check that both parts use the same units of measurement, and take validation rows at "
         "random, unless they are from another time or group on purpose."
     )
+    if diagnostics.planned_split:  # a time or a group
+        advice = "The split is so on purpose: expect such an error on new rows, too."
     if distance > limit:
         number, count = int(np.argmax(known.shifts)), sum(shift > limit for shift in known.shifts)
         low, high, other_low, other_high = map(two_digits, known.ranges)
@@ -135,9 +137,12 @@ def behind_linear(diagnostics: Diagnostics) -> Verdict | None:
         f"linear model has {known.linear:.3g} (standard error of the difference: "
         f"{two_digits(known.error)})."
     )
-    first = known.fix[0]
-    advice = f"Train a linear model: set {first.key} to [{', '.join(first.plain)}]."
-    return Verdict("behind_linear", None, headline, evidence, behind, limit, advice, known.fix)
+    first, last = known.fix[0], known.fix[-1]
+    advice = f"Train a linear model: set {first.key} to [{', '.join(first.plain)}]"
+    if last.name == "epochs":
+        advice += f" and {last.key} to {last.value}"
+    return Verdict("behind_linear", None, headline, evidence, behind, limit, f"{advice}.",
+                   known.fix)  # fmt: skip
 
 
 def noisy_labels(diagnostics: Diagnostics) -> Verdict | None:

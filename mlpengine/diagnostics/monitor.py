@@ -114,6 +114,7 @@ class Diagnostics(Uncopyable):
         planned_split: ``time`` or ``group`` if validation rows are later rows or other groups;
             ``teacher`` if a teacher labeled the training rows alone.
         stops_early: whether early stopping keeps the weights of the best epoch.
+        ending: ``early`` if early stopping ended the run, ``time`` if a time limit ended it.
 
     Raises: UsageError for `every` below 1, or for buffers that do not keep their activations.
     """
@@ -170,6 +171,7 @@ class Diagnostics(Uncopyable):
             if rectifies(layer.activation)
         }
         self.unknown_rows, self.planned_split, self.stops_early = "", "", False
+        self.ending = ""
         self.dead_at_end: Mapping[int, float] = {}
         self.copies, self.validation_error = Copies(), (nan, 0)
         self.epochs: list[tuple[float, float]] = []

@@ -31,6 +31,7 @@ from mlpengine.settings import (
     NetworkSettings,
     TrainingSettings,
 )
+from mlpengine.settings.training import Averaging
 
 LOGITS = ("softmax_cross_entropy", "bce_with_logits")
 """Losses that take logits, so the network must not end in an activation."""
@@ -189,7 +190,8 @@ def eps_large(diagnostics: Diagnostics) -> Verdict | None:
     norms = diagnostics.series.of("gradient_norm")
     norms = np.sort(norms[~np.isnan(norms)])
     norm = float(norms[norms.size * 3 // 4]) if norms.size else nan
-    usual = norm / sqrt(sum(weight.size for weight in diagnostics.facts.params.values()))
+    count = sum(weight.size for weight in diagnostics.facts.params.values())
+    usual = norm / sqrt(max(count, 1))
     times = eps / usual if usual > 0 else 0.0
     limit = limits.LARGE_EPS
     if not (times > limit and eps > limits.USUAL_EPS):
@@ -302,10 +304,27 @@ def few_steps(diagnostics: Diagnostics) -> Verdict | None:
     longer = [Fix(TrainingSettings, "epochs", epochs)]
     evidence = f"The whole run made only {plural(steps, 'update')}; {wanted} or more are usual."
     advice = f"Set training.batch_size to {rows}, or train for more epochs."
-    fix, others = [Fix(TrainingSettings, "batch_size", rows)], [longer]
+    fix, others, no_fix = [Fix(TrainingSettings, "batch_size", rows)], [longer], ""
     if batch < 8:  # smaller batches are too noisy
-        advice, fix, others = f"Set training.epochs to {epochs}.", longer, []
-    return Verdict("few_steps", None, headline, evidence, steps, wanted, advice, fix, others=others)
+        (advice, fix, no_fix), others = more_epochs(diagnostics, epochs), []
+    return Verdict("few_steps", None, headline, evidence, steps, wanted, advice, fix, no_fix,
+                   others=others)  # fmt: skip
+
+
+def more_epochs(diagnostics: Diagnostics, epochs: int) -> tuple[str, list[Fix], str]:
+    """Return the advice to train for `epochs` epochs, its fix, and why there is no fix.
+
+    A moving average of the weights that is longer than the run keeps the initial weights.
+    """
+    if (1 - (getattr(diagnostics.optimizer, "average", None) or 0)) * total_steps(diagnostics) < 1:
+        advice = "The average of the weights covers more steps: set training.average.decay to 0.99."
+        return advice, [Fix(TrainingSettings, "average", Averaging())], ""
+    if diagnostics.ending == "early":
+        advice = "Early stopping ended it: set a longer training.early_stopping.patience."
+        return advice, [], "early stopping ended the run"
+    if diagnostics.ending == "time":
+        return "Give it more time than this limit.", [], "a time limit ended the run"
+    return f"Set training.epochs to {epochs}.", [Fix(TrainingSettings, "epochs", epochs)], ""
 
 
 def unfinished(diagnostics: Diagnostics) -> Verdict | None:
@@ -328,10 +347,12 @@ def unfinished(diagnostics: Diagnostics) -> Verdict | None:
         )
     if not (falls or (last > limits.STILL_FALLING and lagging)):
         return None
-    fix = faster or [Fix(TrainingSettings, "epochs", more)]
-    advice = raised(faster) if faster else f"Set training.epochs to {more}."
+    advice, fix, no_fix = more_epochs(diagnostics, more)
+    if faster:
+        advice, fix, no_fix = raised(faster), faster, ""
     longer = [[Fix(TrainingSettings, "epochs", more)], [Fix(TrainingSettings, "epochs", 3 * more)]]
-    return Verdict("unfinished", None, headline, evidence, last, limit, advice, fix, others=longer)
+    return Verdict("unfinished", None, headline, evidence, last, limit, advice, fix, no_fix,
+                   others=longer)  # fmt: skip
 
 
 def noise_scale(diagnostics: Diagnostics) -> Verdict | None:

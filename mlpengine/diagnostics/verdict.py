@@ -76,9 +76,10 @@ class Verdict:
 
     @property
     def is_of_network(self) -> bool:
-        """Whether the verdict is about layers, or its fix changes the network or its optimizer."""
+        """Whether the verdict is about layers or recalls, or its fix changes the network."""
         keys = ("model.", "optimizer.")
-        return self.layer is not None or any(key.startswith(keys) for key in by_key(self.fix))
+        measured = self.layer is not None or self.name == "imbalance"
+        return measured or any(key.startswith(keys) for key in by_key(self.fix))
 
     @property
     def fix_text(self) -> str:
@@ -199,4 +200,4 @@ def two_digits(value: float) -> str:
     text = f"{value:.2g}"
     if text == "1":
         return "1.0"  # texts say 1.0 times, not 1 times
-    return f"{float(text):,.0f}" if 100 <= abs(value) < 1e7 else text
+    return f"{float(text):,.0f}" if 100 <= abs(float(text)) < 1e7 else text

@@ -21,6 +21,7 @@ from mlpengine.config.proposal import complete_config
 from mlpengine.config.tables import close_numbers, preprocessor_of
 from mlpengine.core.buffers import with_missing
 from mlpengine.core.errors import DataError, UsageError
+from mlpengine.core.fields import POSITIVE
 from mlpengine.core.spec import Array, ArrayLike
 from mlpengine.core.wording import plural, quoted
 from mlpengine.data.features import Preprocessor, profile
@@ -103,6 +104,14 @@ REFUSED = {
 """Config keys that ``settings`` must not contain, each with advice."""
 
 
+KEPT = (
+    *("hidden", "activation", "dropout", "loss", "optimizer", "weight_decay", "batch_size"),
+    "settings",
+)
+"""Parameters of fitted networks and their steps; `fit` with `warm_start` and `partial_fit` need
+the same values as the first fit."""
+
+
 @lru_cache(maxsize=1_000)
 def warn_once(line: str) -> None:
     """Log a warning once in a process, because cross-validation would repeat it for each fold."""
@@ -147,6 +156,9 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
     _sets: ClassSets | None
     _running: RunningScale | None
     _target_names: list[Any]
+    _begun: Mapping[str, str]
+    """The parameters of the first fit as text, for a fit that continues."""
+
     _checksum: int | None = None
     """Checksum of the rows of the first fit; None after a fit with `warm_start` on other rows."""
 
@@ -211,7 +223,8 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
                 parameters of the same keys.
             threads: number of threads of a fit; scikit-learn runs several fits in parallel.
             warm_start: whether `fit` continues with the weights, optimizer, scaling and classes of
-                the last fit.
+                the last fit; `lr` may change, and the other parameters of networks and steps
+                cannot.
             verbose: whether to print a line for each epoch on stderr.
             random_state: a seed, equal to `seed` in a config, or a `RandomState` that draws a seed.
         """
@@ -310,6 +323,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
             weights = weights / weights[rows].mean()
         if again:
             self._check_columns(y)
+            self._take_lr()
         whole, targets, weight, names = self._joined(table, y, weights, divided_by)
         whole = whole if weights is None else whole.rows(rows)
         file = self._config(x, whole, targets, weight, names)
@@ -329,6 +343,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
             self._compare_rows(data, again=again)
         trainer = trainer_of(data, members=kept_members[0], ensemble_weights=kept_members[1])
         self._members, self._ensemble_weights = trainer.members, trainer.ensemble_weights
+        self._begun = self._begins()
         self._preprocessor, self._problem = data.tables.preprocessor, data.task
         self._running, self._loss = None, data.loss
         fitted = trainer.fit([Progress(True, live=False)] if self.verbose else [])
@@ -346,6 +361,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         weights = None if weights is None else weights / weights.mean()
         if not first:
             self._check_columns(y)
+            self._take_lr()
         whole, targets, *_ = self._joined(table, y, None, {})
         if first:
             if self.folds is not None or self.members is not None:
@@ -370,6 +386,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
             numbers = self._preprocessor.numbers
             trainer = Trainer(settings, task, part, more_rows=True, numbers=numbers)
             self._members, self._ensemble_weights = trainer.members, ()
+            self._begun = self._begins()
             self._residuals = self._sets = None
             self.n_iter_ = self.best_epoch_ = 0
             self.loss_curve_: list[float] = []
@@ -488,6 +505,24 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
                 f"fit: each class needs a row with a weight above 0 ({quoted(label)} has none); "
                 "leave its rows out, or change its class_weight or sample_weight"
             )
+
+    def _begins(self) -> dict[str, str]:
+        return {name: repr(getattr(self, name)) for name in (*KEPT, "lr")}
+
+    def _take_lr(self) -> None:
+        """Set a changed `lr`.  Raises: UsageError if a parameter of `KEPT` has changed."""
+        now = self._begins()
+        for name in KEPT:
+            if now[name] != self._begun[name]:
+                raise UsageError(
+                    f"{name}: must be as in the first fit ({self._begun[name]:.60}, now "
+                    f"{now[name]:.60}): fitted networks keep it, and only lr may change; to begin "
+                    "again, call fit with warm_start=False"
+                )
+        if now["lr"] != self._begun["lr"]:
+            for member in self._members:
+                member.optimizer.lr = POSITIVE.check("lr", self.lr)
+            self._begun = now
 
     def _check_columns(self, y: Array) -> None:
         """Raise DataError unless `y` has as many columns as in the first fit."""

@@ -53,7 +53,7 @@ function read(column, cell) {
   const value = typeof cell === "string" ? strip(cell) : cell;
   const where = `predict: column ${JSON.stringify(column.name)}`;
   if (value === undefined) throw new TypeError(`${where} is needed; null stands for a gap`);
-  if (value === null || value !== value || (gaps.has(value) && !codes.get(column.name)?.has(value))) {
+  if (value === null || value !== value || (gaps.has(String(value)) && !codes.get(column.name)?.has(value))) {
     if (!column.gaps) throw new TypeError(`${where} needs a value, as there was no gap in training`);
     return NaN;
   }

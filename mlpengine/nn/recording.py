@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mlpengine.core.buffers import unmasked, zeros
-from mlpengine.core.errors import CheckpointError, NumericalError, UsageError
+from mlpengine.core.errors import CheckpointError, NumericalError, TapeError, UsageError
 from mlpengine.core.named import one_or_named
 from mlpengine.core.spec import Array, ArrayLike, DTypeLike, Spec, floating
 from mlpengine.core.wording import plural, quoted, suggestion
@@ -202,7 +202,13 @@ class Recordable(Saved):
             )
             for name, shape in self.in_shapes.items()
         }
-        returned = self.record(tape, *inputs.values())
+        try:
+            returned = self.record(tape, *inputs.values())
+        except TypeError as error:
+            if "__array_ufunc__" not in str(error):
+                raise
+            text = f"{self._where}: record: functions of NumPy do not take nodes ({error}); "
+            raise TapeError(f"{text}write methods of the node, such as x.tanh()") from error
         outputs = dict(returned) if isinstance(returned, Mapping) else {"": returned}
         where = f"{self._where}: record"
         if isinstance(returned, Mapping):

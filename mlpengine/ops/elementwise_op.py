@@ -21,6 +21,7 @@ from mlpengine.core.errors import FormulaError, ShapeError, UsageError
 from mlpengine.core.fields import check_options
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.spec import Array, Calls, Slots, Spec
+from mlpengine.core.wording import quoted
 from mlpengine.formula import Expr, Plan, gradients, order, plan, saved_for_backward, variable
 from mlpengine.ops._check import listing, need_floats
 from mlpengine.ops.op import Direction, GradOp, Signature, parameters_of
@@ -220,7 +221,7 @@ def expression_of(op: Any, *operands: Expr) -> Expr:
             f"{op.name}: formula fails ({text}); write operators and functions of mlpengine.formula"
         ) from error
     if not isinstance(made, Expr):
-        raise FormulaError(f"{op.name}: formula must return a formula (got {made!r:.60})")
+        raise FormulaError(f"{op.name}: formula must return a formula (got {quoted(made)})")
     return made
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from mlpengine.core.errors import DataError, FormulaError, IndexRangeError, ShapeError, UsageError
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array, Calls, Slots, Spec, call
-from mlpengine.core.wording import plural
+from mlpengine.core.wording import plural, quoted
 from mlpengine.formula import Expr, constant, evaluate, exp, gradients, variable
 from mlpengine.ops._check import listing, need_floats
 from mlpengine.ops.elementwise_op import expression_of, option_values
@@ -380,7 +380,9 @@ def _derived(kind: type[EntryLoss], options: tuple[object, ...], _repr: str) -> 
     slopes, scales = zip(*(without_factor(slope) for slope in gradient), strict=True)
     if value_scale == 0 or all(slope.number == 0 for slope in slopes[: len(outputs)]):
         listed = ", ".join(names)
-        raise FormulaError(f"{loss.name}: the loss must change with {listed} (got {formula!r:.60})")
+        raise FormulaError(
+            f"{loss.name}: the loss must change with {listed} (got {quoted(formula)})"
+        )
     return LossFormulas(outputs, targets, entry, value_scale, slopes, scales)
 
 

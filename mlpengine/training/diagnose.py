@@ -197,6 +197,8 @@ class LoopDiagnostics(Callback):
         self._close()
 
     def on_fit_end(self, loop: Loop, result: Result) -> None:
+        """Record what ended the run."""
+        self.core.ending = result.ending
         self._close()
 
     def verdicts(self) -> Verdicts:

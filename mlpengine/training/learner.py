@@ -16,7 +16,7 @@ import numpy as np
 from mlpengine.core.buffers import Uncopyable
 from mlpengine.core.errors import CheckpointError, NumericalError, RunError, UsageError
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import plural
+from mlpengine.core.wording import plural, quoted
 from mlpengine.data.features import Batches
 from mlpengine.diagnostics.constant_loss import constant_losses
 from mlpengine.models.evaluate import Evaluator, loss_names, odd_value
@@ -227,7 +227,7 @@ class Learner(Uncopyable):
             own = budget()
             if not isinstance(own, SkipBudget):
                 raise UsageError(
-                    f"callbacks: skip_budget must return a SkipBudget (got {own!r:.60})"
+                    f"callbacks: skip_budget must return a SkipBudget (got {quoted(own)})"
                 )
             count, limit = min(count, own.steps), min(limit, own.norm)
         if count < MIN_STEPS:

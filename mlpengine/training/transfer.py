@@ -10,6 +10,7 @@ import numpy as np
 
 from mlpengine.core.errors import CheckpointError, UsageError
 from mlpengine.core.spec import Array
+from mlpengine.core.wording import quoted
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.synthetic_rows import SyntheticRows
 from mlpengine.data.features.targets import NumberTarget
@@ -159,7 +160,9 @@ class TransferSet:
             known = header["transfer"].get("threshold")
             threshold = restored_threshold(known) if known is not None else None
         except (KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(f"{path}: is not a transfer set ({error!r:.60})") from error
+            raise CheckpointError(
+                f"{path}: is not a transfer set ({quoted(str(error))})"
+            ) from error
         numbers = {"targets": targets, "taught": taught, "drawn": drawn}
         check_finite(numbers, path)
         beside: dict[str, dict[str, Array]] = {}

@@ -14,7 +14,7 @@ _log = logging.getLogger("mlpengine")
 def copy_weights(sources: Iterable[TabularNetwork], networks: Sequence[TabularNetwork]) -> None:
     """Copy the weights of trained networks into networks with the same inputs.
 
-    Raises: UsageError, with the setting, if the architectures differ.
+    Raises: UsageError if the architectures differ (with the setting), or no network gets weights.
     """
     given, alone = [*sources], 0
     if not given:
@@ -28,6 +28,11 @@ def copy_weights(sources: Iterable[TabularNetwork], networks: Sequence[TabularNe
             _copy_weights((same or sources)[k % len(same or sources)], network)
         else:
             alone += 1
+    if alone == len(networks):
+        raise UsageError(
+            "warm start: training cannot continue with the networks of this model, because they "
+            "are smooth or linear members; train without a warm start"
+        )
     if alone:
         text = (
             "have random initial weights: the model of the warm start has no network of their type"

@@ -141,7 +141,7 @@ def test_ctrl_c_leaves_a_sweep_that_goes_on(sweep, mlpengine, monkeypatch):
     assert "1 trial of 3: 1 complete\n" in ran.out
     assert "resume with: mlpengine sweep --join 'my part'" in ran.out
     assert "mlpengine sweep --join 'my part'" in mlpengine("train", "--resume", "my part").err
-    assert "write mlpengine ls 'my part/trials'" in mlpengine("ls", "my part").err
+    assert "my part/trials/0001  " in mlpengine("ls", "my part").out
     assert "must be a name" in mlpengine("sweep", "s.yaml", "--out", ".").err
     ran = mlpengine("sweep", "--join", "my part", "-q", "--json")
     by_slot = sorted(values(ran), key=str)

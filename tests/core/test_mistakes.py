@@ -123,7 +123,7 @@ mlpengine.fit("penguins", "species", data={"split": {"group": "island"}}, traini
     fit: training.folds: | need at least 4 groups
 # the seed of scikit-learn
 mlpengine.fit(COLUMNS, "price", random_state=1)
-    random_state: | did you mean 'seed'?
+    random_state: | did you mean 'seed'
 # fit of a column
 mlpengine.fit(COLUMNS, COLUMNS["price"])
     fit: target | write mlpengine.fit(table, target='price')
@@ -165,6 +165,9 @@ Loop(step, Classification(3), Split(X, Y, weights=np.ones(8, "f4")), epochs=1)
 # a network as a model
 (mlp.save("a.safetensors"), mlpengine.load("a.safetensors"))
     a.safetensors: is not a model | the file holds a network: use the method load of its class
+# a function of NumPy for a node
+type("Own", (Mlp,), {"record": lambda self, tape, x: np.tanh(x)})([4, 3]).predict(X)
+    mlp: record: functions of NumPy do not take nodes | x.tanh()
 # an option of a preprocessor
 Preprocessor("y", standardise="standard")
     Preprocessor: has no option 'standardise' | 'standard' | did you mean 'standardize'?

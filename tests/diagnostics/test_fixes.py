@@ -44,7 +44,8 @@ def test_of_two_values_the_first_counts_and_dropped_columns_add_up():
 
 
 def test_one_has_two_digits():
-    assert [two_digits(value) for value in (1.0, 0.35, 430.0)] == ["1.0", "0.35", "430"]
+    values = (1.0, 0.35, 430.0, 1 / (1 - 0.99))
+    assert [two_digits(value) for value in values] == ["1.0", "0.35", "430", "100"]
 
 
 def test_silenced_verdicts_are_left_out():

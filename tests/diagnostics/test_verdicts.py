@@ -353,6 +353,16 @@ def test_facts_that_cost_no_score_are_notes_that_nothing_follows(case):
     assert fix_overrides(found) == [] == repairs(found)
 
 
+def test_a_run_that_was_ended_is_not_told_to_train_more_epochs():
+    short = {"epochs": curve([0.9, 0.8, 0.7, 0.6]), "steps_per_epoch": 50}
+    for ending, fixed in (("epochs", True), ("early", False), ("time", False)):
+        (found,) = verdicts(measured(**short, ending=ending))
+        assert (found.name, bool(found.fix)) == ("unfinished", fixed)
+    for decay, key in ((0.996, "training.average"), (0.994, "training.epochs")):
+        (found,) = verdicts(measured(**short, optimizer=Adam(PLAIN, average=decay)))
+        assert found.fix[0].key == key
+
+
 def test_clipped_gradients_need_no_other_limit():
     for clipped, clips in ((1.0, True), (0.9, False), (0.001, False)):
         quantities = {"gradient_norm": 1.0, "clipped_norm": clipped}

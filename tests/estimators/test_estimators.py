@@ -161,8 +161,12 @@ def test_a_warm_start_goes_on_and_a_cold_one_does_not(numbers, caplog):
     assert "may have trained the networks of the warm start" in caplog.text
     cold = MlpRegressor(hidden=(8,), epochs=5, random_state=0, **ALONE).fit(x, y)
     np.testing.assert_array_equal(cold.fit(x, y).predict(x), clone(cold).fit(x, y).predict(x))
+    before = warm.predict(x)
+    np.testing.assert_allclose(warm.set_params(lr=1e-9).fit(x, y).predict(x), before, rtol=1e-3)
+    with pytest.raises(UsageError, match="hidden: must be as in the first fit"):
+        warm.set_params(hidden=(9,)).partial_fit(x, y)
     with pytest.raises(UsageError, match="folds: must be None with warm_start"):
-        warm.set_params(folds=3).fit(x, y)
+        warm.set_params(hidden=(8,), folds=3).fit(x, y)
 
 
 # partial_fit

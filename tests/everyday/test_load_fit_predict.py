@@ -346,6 +346,11 @@ def test_texts_of_other_column_types_are_read_as_the_model_reads_them(tmp_path):
     model, _ = mlpengine.fit(str(tmp_path / "t.csv"), "y", training={"epochs": 2, "folds": None})
     for other in (rows, rows.astype(texts), tmp_path / "t.parquet"):
         np.testing.assert_array_equal(model.predict(other), model.predict(tmp_path / "t.csv"))
+    once = {"training": {"epochs": 2, "folds": None}}
+    for test in (rows, tmp_path / "t.csv"):  # texts of a Parquet file stay texts: 3.10 is not 3.1
+        model, result = mlpengine.fit(tmp_path / "t.parquet", "y", test=test, **once)
+        assert result.metrics["test"]["r2"] == pytest.approx(model.evaluate(test)["r2"])
+        assert not any("split.test" in line for line in result.remarks)
     rows["count"] = pd.Series(np.array([1, np.inf])[np.arange(len(rows)) % 2], dtype="category")
     model, _ = mlpengine.fit(rows, "y", training={"epochs": 2, "folds": None})
     assert np.isfinite(model.predict(rows)).all()

@@ -161,10 +161,10 @@ def test_weights_of_another_network_are_refused():
     assert error.value.setting == ("network", "hidden")
 
 
-def test_smooth_members_do_not_start_other_networks(caplog):
+def test_smooth_members_do_not_start_other_networks():
     smooth = Mlp([4, 30, CLASSES], activation="tanh")
-    Trainer(settings(), Classification(CLASSES), part(50, 1), warm_start=[smooth])
-    assert "1 of 1 networks have random initial weights" in caplog.text
+    with pytest.raises(UsageError, match="they are smooth or linear members"):
+        Trainer(settings(), Classification(CLASSES), part(50, 1), warm_start=[smooth])
 
 
 def test_a_warm_start_goes_on_with_all_networks_of_a_fit_with_folds():

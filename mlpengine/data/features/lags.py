@@ -218,7 +218,7 @@ def _joined(tables: Sequence[Table], name: str, values: Sequence[Array]) -> Arra
 
 def _numbers(table: Table, name: str) -> Array:
     """Return a column of numbers or booleans as float64, NaN where a value is missing."""
-    check_numeric(table, name)
+    check_numeric(table, name, " by lags and windows")
     column = table[name]
     if column.kind == "date":
         raise DataError(f"{table.where(name)}: lags and windows need numbers (it holds dates)")

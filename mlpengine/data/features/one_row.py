@@ -91,6 +91,7 @@ class RowEncoder:
         return (
             numbers is not None
             and not preprocessor.computed
+            and not preprocessor.options.reading.missing_numbers
             and "date" not in preprocessor.kinds.values()
         )
 

@@ -166,7 +166,10 @@ def check_numeric(table: Table, name: str, use: str = "") -> None:
             comma = "write true and false in all values, or 1 and 0"
         if row is None and not odd_texts(column):
             shown = f"such as {quoted(column.levels[0])}"
-            comma = "all are numbers with another decimal mark; write the mark of the training rows"
+            comma = (
+                "all are numbers, in a column of texts or with another decimal mark; convert the "
+                "column to numbers, or write the mark of the training rows"
+            )
         raise DataError(
             f"{table.where(name, row)}: a number is needed{use} ({shown}); correct the value, or "
             f"leave it empty{gap_advice(value)}{f'; {comma}' if comma else ''}"

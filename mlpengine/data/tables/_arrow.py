@@ -18,6 +18,7 @@ from mlpengine.data.tables.column_reader import (
     boolean_or_date,
     of_levels,
     text_column,
+    without_numbers,
 )
 from mlpengine.data.tables.dialect import CsvOptions
 from mlpengine.data.tables.parsing import FIRST_INEXACT
@@ -227,7 +228,7 @@ def _parsed(column: Column, kind: Any, name: str, options: CsvOptions) -> Column
     from pyarrow import types
 
     if column.kind != "text" or name in options.text:
-        return column
+        return without_numbers(column, options.reading.missing_numbers)
     if name in options.numbers:
         return of_levels(column, text_column(column.levels, name, name, options))
     if types.is_dictionary(kind):

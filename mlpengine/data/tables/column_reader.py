@@ -141,6 +141,13 @@ class ColumnReader:
         return Column(codes, "text", levels)
 
 
+def without_numbers(column: Column, missing: Sequence[float]) -> Column:
+    """Return a column of numbers in which the numbers `missing` are missing."""
+    if not missing or column.kind != "number":
+        return column
+    return Column(np.where(np.isin(column.values, missing), np.nan, column.values))
+
+
 def text_column(
     texts: Sequence[str], name: str, source: str, options: CsvOptions, as_text: bool = False
 ) -> Column:

@@ -11,7 +11,7 @@ from pydantic.dataclasses import dataclass
 
 from mlpengine.core.errors import DataError
 from mlpengine.core.fork_locks import cached_property
-from mlpengine.data.tables.parsing import EMPTY, MISSING
+from mlpengine.data.tables.parsing import EMPTY, MISSING, parse_numbers
 from mlpengine.settings.base import STRICT, Texts, rule
 from mlpengine.settings.fix import SECTIONS
 from mlpengine.settings.structure import fault_of
@@ -110,6 +110,16 @@ class CsvDialect(TextOptions):
     def missing_texts(self) -> frozenset[str]:
         """Texts that mean missing values in all columns, also in text columns."""
         return EMPTY.union(*(_spellings(value.strip()) for value in self.na_values or ()))
+
+    @cached_property
+    def missing_numbers(self) -> list[float]:
+        """Numbers in `na_values`; they mean missing values in columns of numbers, too."""
+        texts = [value.replace(self.thousands or "", "") for value in self.na_values or ()]
+        if self.decimal == ",":
+            texts = [text.replace(",", ".") for text in texts]
+        known = (parse_numbers([text], MISSING) for text in texts)
+        values = [float(value[0]) for value in known if value is not None]
+        return [value for value in values if value == value]
 
     def date_pattern(self, column: str) -> re.Pattern[str] | None:
         """Return the pattern of `date_format` for the dates of a column, or None."""

@@ -14,7 +14,7 @@ from mlpengine.core.buffers import with_missing
 from mlpengine.core.errors import DataError
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import cut, plural, quoted
-from mlpengine.data.tables.column_reader import text_column
+from mlpengine.data.tables.column_reader import text_column, without_numbers
 from mlpengine.data.tables.dialect import CsvOptions
 from mlpengine.data.tables.parsing import FIRST_INEXACT
 from mlpengine.data.tables.table import Column, Table, column_of, number_text
@@ -83,13 +83,21 @@ def as_table(
     elif isinstance(data, Sequence) and all(isinstance(row, Mapping) for row in data):
         columns = _columns_of_rows(data, names, source)
     else:
-        return _matrix(data, names, source)
+        table = _matrix(data, names, source)
+        if not options.reading.missing_numbers:
+            return table
+        columns = {**table.columns}
     if not columns:
         raise DataError(f"{source}: columns are needed (got none)")
     _require_unicode(columns, f"{source}: names of columns")
     texts: dict[str, tuple[str, ...]] = {}
     table = Table(
-        {name: _column(values, name, source, options, texts) for name, values in columns.items()},
+        {
+            name: without_numbers(
+                _column(values, name, source, options, texts), options.reading.missing_numbers
+            )
+            for name, values in columns.items()
+        },
         source,
     )
     table.number_texts = texts

@@ -12,6 +12,7 @@ import pytest
 
 from mlpengine.core.errors import DataError
 from mlpengine.data.tables import _csv, read_table
+from mlpengine.data.tables.frames import as_table
 
 MISSING = {"", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?"}
 PLAIN_AND_ODD = """
@@ -119,11 +120,19 @@ def test_numbers_beside_a_spelling_of_missing_cells_stay_numbers(gap, way):
 
 
 @pytest.mark.parametrize("gap", ["-999", "-999.0", "-999.00", "1.5", "1.50", "0"])
-def test_a_number_that_means_missing_matches_each_spelling_as_in_pandas(gap, way):
+def test_a_number_that_means_missing_matches_each_spelling_as_in_pandas(gap, way, tmp_path):
     cells = ["-999", "-999.0", "-999.000", "1.5", "1.50", "0", "0.0", "1.51", "-99.0", "7"]
     text = "a,b\n" + "".join(f"{cell},1\n" for cell in cells)
     expected = pd.read_csv(io.StringIO(text), na_values=[gap])["a"]
     np.testing.assert_array_equal(read(text, na_values=[gap])["a"].values, expected)
+    frame = pd.read_csv(io.StringIO(text))
+    frame.to_parquet(tmp_path / "t.parquet")
+    for table in (
+        as_table(frame, na_values=[gap]),
+        as_table(frame.to_numpy(), names=["a", "b"], na_values=[gap]),
+        read_table(tmp_path / "t.parquet", na_values=[gap]),
+    ):
+        np.testing.assert_array_equal(table["a"].values, expected)
 
 
 ISO = """
