@@ -186,7 +186,8 @@ class Watch:
         """Add the activations of a step to the windows; take a sample if one is due."""
         core = self.core
         for number, name in enumerate(self._layers):
-            if number in core.windows and name in self._activations:
+            known = isfinite(loss) and name in self._activations  # NaN is no dead unit
+            if number in core.windows and known:
                 core.windows[number].add(self._activations[name], self.steps)
         if self.steps in (1, self._schedule.sample_at):
             self._sample(core, loss, inputs)
@@ -225,6 +226,9 @@ class Watch:
         y = np.concatenate(self._targets)
         if y.dtype.kind == "f":
             y = y.reshape(len(y), -1)
+            y = y[np.isfinite(y).all(axis=1)]
+            if not len(y):
+                return
         core.baseline = core.validation_baseline = baseline_loss(loss, y, core.facts.outputs)
         if "regression" in loss.tasks:
             core.target_rms = float(np.sqrt(np.mean(np.square(y, dtype=np.float64))))

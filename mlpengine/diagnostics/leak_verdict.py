@@ -1,10 +1,11 @@
 """The verdict on a feature that explains nearly all of the target."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from mlpengine.data.features.leaks import Leak
 from mlpengine.data.features.thresholds import ANSWER
-from mlpengine.diagnostics.verdict import Verdict, brief
+from mlpengine.diagnostics.verdict import NOTE, Verdict, brief
 from mlpengine.settings import FeatureSettings, Fix
 
 
@@ -18,7 +19,8 @@ def leak_verdict(leak: Leak, advice: str, drop: Sequence[str]) -> Verdict:
 def dropped_leak(leak: Leak) -> Verdict:
     """Return the verdict on a column that the config leaves out."""
     advice = "Take it out of data.drop if it is known when you predict."
-    return found_leak(leak, advice, note=" (left out)", no_fix="it is left out")
+    found = found_leak(leak, advice, note=" (left out)", no_fix="it is left out")
+    return replace(found, severity=NOTE)
 
 
 def found_leak(

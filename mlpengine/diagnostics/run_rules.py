@@ -190,7 +190,8 @@ def eps_large(diagnostics: Diagnostics) -> Verdict | None:
     norms = diagnostics.series.of("gradient_norm")
     norms = np.sort(norms[~np.isnan(norms)])
     norm = float(norms[norms.size * 3 // 4]) if norms.size else nan
-    usual = norm / sqrt(sum(weight.size for weight in diagnostics.facts.params.values()))
+    count = sum(weight.size for weight in diagnostics.facts.params.values())
+    usual = norm / sqrt(max(count, 1))
     times = eps / usual if usual > 0 else 0.0
     limit = limits.LARGE_EPS
     if not (times > limit and eps > limits.USUAL_EPS):

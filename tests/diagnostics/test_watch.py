@@ -88,8 +88,10 @@ def test_quantities_of_plain_arrays_are_those_of_float64_formulas():
         ({"lr": 0.05}, None),
         ({"lr": 1e-6}, "lr_low"),
         ({"lr": 1e-5, "scale": 100.0}, "input_scale"),
+        ({"lr": 10.0}, "nonfinite"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:.*encountered")
 def test_a_loop_of_numpy_gets_verdicts_in_words(options, name):
     seen = trained(**options)[0]
     found = seen.verdicts()
@@ -100,11 +102,12 @@ def test_a_loop_of_numpy_gets_verdicts_in_words(options, name):
         assert not any(f"{one}." in verdict.advice for one in ("data", "optimizer", "training"))
 
 
-def test_a_loss_that_is_not_finite_is_named():
-    seen = Watch()
+@pytest.mark.parametrize("recorded", ["weights", "activations"])
+def test_a_loss_that_is_not_finite_is_named(recorded):
+    seen = Watch("mse")
     for loss in (1.0, float("nan"), float("nan")):
-        seen.record("one", weights=np.ones((2, 2)))
-        seen.step(loss)
+        seen.record("one", **{recorded: np.ones((2, 2))})
+        seen.step(loss, targets=np.full((2, 2), loss))
     assert "nonfinite" in [one.name for one in seen.verdicts()]
 
 
