@@ -72,7 +72,8 @@ Examples:
 @click.option(
     "--fix",
     is_flag=True,
-    help="Train again with settings that fix the problems that were found, and compare.",
+    help="Train again with settings that fix the problems that were found, and compare. --json "
+    "prints a line for each run and one for the comparison.",
 )
 @QUIET_OPTION
 @AS_JSON

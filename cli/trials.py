@@ -8,7 +8,7 @@ from typing import Any
 from mlpengine.config import ConfigFile
 from mlpengine.config.build import LoadedData, load_data, trainer_of
 from mlpengine.config.tables import Tables
-from mlpengine.core.errors import MlpEngineError, NumericalError, ShapeError, UsageError
+from mlpengine.core.errors import NumericalError, ShapeError, UsageError
 from mlpengine.core.files import flush, unflushed
 from mlpengine.core.system import is_orphan
 from mlpengine.core.wording import as_setting, plural
@@ -62,7 +62,7 @@ class Worker:
             with claim.directory, unflushed(UNFLUSHED_SECONDS):
                 try:
                     self._run(claim)
-                except (NumericalError, ShapeError, UsageError) as error:
+                except (NumericalError, ShapeError, UsageError, MemoryError) as error:
                     self._failed(claim, error)
                 except BaseException:
                     self._study.leave(claim)
@@ -94,8 +94,8 @@ class Worker:
                 ending = f"{metric} {short(value)}"
         self._say(claim, f"{ending}, {plural(result.epochs, 'epoch')} in {result.seconds:.1f} s")
 
-    def _failed(self, claim: Claim, error: MlpEngineError) -> None:
-        self._study.end(claim, "fail", reason=str(error))
+    def _failed(self, claim: Claim, error: Exception) -> None:
+        self._study.end(claim, "fail", reason=str(error) or "not enough memory")
         self._say(claim, f"failed: {error}")
 
     def _say(self, claim: Claim, text: str) -> None:

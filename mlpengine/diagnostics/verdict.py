@@ -76,9 +76,10 @@ class Verdict:
 
     @property
     def is_of_network(self) -> bool:
-        """Whether the verdict is about layers, or its fix changes the network or its optimizer."""
+        """Whether the verdict is about layers or recalls, or its fix changes the network."""
         keys = ("model.", "optimizer.")
-        return self.layer is not None or any(key.startswith(keys) for key in by_key(self.fix))
+        measured = self.layer is not None or self.name == "imbalance"
+        return measured or any(key.startswith(keys) for key in by_key(self.fix))
 
     @property
     def fix_text(self) -> str:

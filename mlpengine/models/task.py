@@ -439,7 +439,8 @@ class Regression(Task):
     """Regression of one or more numbers.
 
     `target` converts outputs to the units of the targets, or is the number of targets.  `loss`
-    defines the predictions, such as a mean, or quantiles.  Several quantiles (`orders`) are sorted.
+    defines the predictions, such as a mean, or quantiles; by default it is mse, and in a `Loop` the
+    loss of the step.  Several quantiles (`orders`) are sorted.
 
     Source: Chernozhukov, Fernandez-Val and Galichon 2010, "Quantile and probability curves without
     crossing": sorted quantiles are never farther from the true quantiles.
@@ -458,6 +459,7 @@ class Regression(Task):
             names = [f"y{i}" for i in range(count)]
             target = NumberTarget(names, [0.0] * count, [1.0] * count)
         self.target, self.loss = target, loss or MeanSquaredError()
+        self.has_loss = loss is not None
         super().__init__(target.n_outputs * self.loss.columns)
         (first, *others), leaves = self.loss.predictions, self.loss.formulas.outputs
         self.orders = bool(others) and all(p.level is not None for p in self.loss.predictions)

@@ -9,7 +9,9 @@ from mlpengine.core.errors import DataError, ShapeError, UsageError
 from mlpengine.core.named import NamedRows, need_names
 from mlpengine.core.wording import quoted, suggestion
 from mlpengine.models.evaluate import loss_names
-from mlpengine.models.task import Classification, LossOnly, OutputTasks, Split, Task
+from mlpengine.models.task import Classification, LossOnly, OutputTasks, Regression, Split, Task
+from mlpengine.ops import EntryLoss
+from mlpengine.ops.loss_sum import LossSum
 from mlpengine.settings import EarlyStopping
 from mlpengine.step.arguments import check_names
 from mlpengine.step.step import TrainingStep
@@ -24,7 +26,15 @@ def checked_task(step: TrainingStep, task: Any) -> Task:
             f"loop: task must be a Task (got {quoted(task)}); write "
             "Loop(step, Classification(3), Split(x, y), epochs=20)"
         )
-    return task
+    return _of_loss(task, step.loss)
+
+
+def _of_loss(task: Task, loss: Any) -> Task:
+    """Return the task; a `Regression` without a loss predicts what the loss of the step defines."""
+    if not isinstance(task, Regression) or task.has_loss or type(task) is not Regression:
+        return task
+    known = isinstance(loss, EntryLoss) and "regression" in loss.tasks
+    return Regression(task.target, loss) if known else task
 
 
 def check_stopping(step: TrainingStep, task: Task, stopping: Any, *, validated: bool) -> None:
@@ -76,10 +86,11 @@ def check_fit(step: TrainingStep, task: Task, train: Split, validation: Split | 
         raise UsageError(
             f"loop: task must be LossOnly(), or tasks by output (the network has outputs {names})"
         )
+    count = outputs // task.loss.columns if isinstance(task, Regression) else outputs
     kind = "BinaryClassification" if isinstance(task, Classification) and outputs == 1 else ""
     raise UsageError(
         f"loop: task must have as many outputs as the network (got {task.outputs} and "
-        f"{outputs}); write {kind or type(task).__name__}({outputs}), or Mlp([..., {task.outputs}])"
+        f"{outputs}); write {kind or type(task).__name__}({count}), or Mlp([..., {task.outputs}])"
     )
 
 
@@ -90,6 +101,8 @@ def _by_output(step: TrainingStep, tasks: Mapping[str, Task]) -> OutputTasks:
         raise UsageError(
             f"loop: task must be one Task for a network of one output (got {quoted(tasks)})"
         )
+    losses = step.loss.losses if isinstance(step.loss, LossSum) else {}
+    tasks = {name: _of_loss(task, losses.get(name)) for name, task in tasks.items()}
     for name, task in tasks.items():
         if name not in outputs:
             names = ", ".join(outputs)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from small import SMALL
 
+from mlpengine.config.build import trainer_of
 from mlpengine.config.sweep import SpaceSection, SweepSection
 from mlpengine.models import metrics
 from mlpengine_cli import study as study_module
@@ -141,7 +142,7 @@ def test_ctrl_c_leaves_a_sweep_that_goes_on(sweep, mlpengine, monkeypatch):
     assert "1 trial of 3: 1 complete\n" in ran.out
     assert "resume with: mlpengine sweep --join 'my part'" in ran.out
     assert "mlpengine sweep --join 'my part'" in mlpengine("train", "--resume", "my part").err
-    assert "write mlpengine ls 'my part/trials'" in mlpengine("ls", "my part").err
+    assert "my part/trials/0001  " in mlpengine("ls", "my part").out
     assert "must be a name" in mlpengine("sweep", "s.yaml", "--out", ".").err
     ran = mlpengine("sweep", "--join", "my part", "-q", "--json")
     by_slot = sorted(values(ran), key=str)
@@ -228,6 +229,18 @@ def test_a_trial_that_cannot_train_is_told_and_the_others_go_on(sweep, mlpengine
     assert sorted(states) == ["complete", "complete", "failed", "failed"]
     reasons = [one["reason"] for one in json.loads(ran.out)["trials"] if one["reason"]]
     assert all("finite" in reason for reason in reasons)
+
+
+def test_a_trial_without_memory_fails_and_the_others_go_on(sweep, mlpengine, monkeypatch):
+    def limited(data):
+        if data.file.config.model.hidden == (6, 3):
+            raise MemoryError
+        return trainer_of(data)
+
+    sweep("{model.hidden: {choice: [[6, 3], [4]]}}", sampler="grid")
+    monkeypatch.setattr("mlpengine_cli.trials.trainer_of", limited)
+    states = [state for state, *_ in values(mlpengine("sweep", "s.yaml", "--json", "-q"))]
+    assert states == ["failed", "complete"]
 
 
 def test_a_damaged_or_lost_journal_is_named(sweep, mlpengine):

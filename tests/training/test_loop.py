@@ -10,6 +10,7 @@ from mlpengine import Adam, MeanSquaredError, Mlp, Sgd, TrainingStep
 from mlpengine.core.errors import DataError, NumericalError, UsageError
 from mlpengine.data.features.targets import NumberTarget
 from mlpengine.models.task import Regression, Split
+from mlpengine.ops import Poisson
 from mlpengine.optim import PlateauSchedule
 from mlpengine.training.best import Best
 from mlpengine.training.checkpoint import Checkpointer, Checkpoints
@@ -130,6 +131,14 @@ def test_a_plateau_lowers_the_learning_rate(validation):
     rates = [row.lr for row in loop.run().history.rows]
     assert rates[0] == 2.0
     assert rates[-1] < 2.0
+
+
+def test_a_task_without_a_loss_predicts_what_the_loss_of_the_step_defines():
+    x = np.random.default_rng(0).normal(size=(40, 2))
+    part, mlp = Split(x, np.exp(x[:, :1])), Mlp([2, 1], dtype="float64")
+    loop = Loop(TrainingStep(mlp, Poisson(), Adam(mlp), 8), Regression(1), part, part, epochs=1)
+    row = loop.run().history.rows[-1]
+    assert row.validation["mae"] == pytest.approx(np.abs(np.exp(mlp.predict(x)) - part.y).mean())
 
 
 def odd_validation(value, *, place, **options):
