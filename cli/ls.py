@@ -9,7 +9,7 @@ import click
 from mlpengine.config.sweep import SETTINGS
 from mlpengine.core.errors import RunError, UsageError
 from mlpengine.core.files import is_run, missing, pasted, read_mapping
-from mlpengine.core.wording import metric_text, printable
+from mlpengine.core.wording import columns_of, left, metric_text, printable
 from mlpengine.diagnostics.verdict import NOTE
 from mlpengine.models.task import OUT_OF_FOLD
 from mlpengine.training.result import read_result
@@ -55,9 +55,9 @@ def command(directory: Path, as_json: bool) -> None:
         say(json.dumps(runs))
         return
     rows = [COLUMNS, *map(cells, runs)] if runs else []
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    widths = [max(map(columns_of, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        say("  ".join(map(str.ljust, row, widths)).rstrip())
+        say("  ".join(map(left, row, widths)).rstrip())
     for sweep in sweeps:
         say(f"{printable(str(sweep))} is a sweep; its trials: mlpengine ls {pasted(sweep)}")
 

@@ -8,7 +8,17 @@ import numpy as np
 
 from mlpengine.core.files import pasted
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import best_text, cut, cut_apart, metric_text, plural, printable, spaced
+from mlpengine.core.wording import (
+    best_text,
+    columns_of,
+    cut,
+    cut_apart,
+    left,
+    metric_text,
+    plural,
+    printable,
+    spaced,
+)
 from mlpengine.models.members import networks_text
 from mlpengine.models.metrics import commonest_mistakes, confusion_matrix
 from mlpengine.models.model import MODEL_FILE
@@ -162,12 +172,12 @@ def mistakes(
         limit, positive = task.threshold.value, texts[task.threshold.positive]
         name += f" at a threshold of {limit:.3f} for {cut(positive)}"
     heads, sides = cut_apart(texts, 12), cut_apart(texts, 20)
-    width = max(7, *(len(text) + 2 for text in heads))
-    first = max(len(text) for text in sides) + 2
+    width = max(7, *(columns_of(text) + 2 for text in heads))
+    first = max(map(columns_of, sides)) + 2
     lines = [f"{name}: rows are true classes, columns are predicted classes"]
-    lines.append(" " * first + "".join(text.rjust(width) for text in heads))
+    lines.append(" " * first + "".join(left("", width - columns_of(text)) + text for text in heads))
     lines += [
-        text.ljust(first) + "".join(f" {count:>{width - 1},}" for count in row)
+        left(text, first) + "".join(f" {count:>{width - 1},}" for count in row)
         for text, row in zip(sides, counts, strict=True)
     ]
     return lines

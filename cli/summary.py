@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from mlpengine.core.wording import cut_apart, plural, printable
+from mlpengine.core.wording import columns_of, cut_apart, left, plural, printable
 from mlpengine.models.card import card
 from mlpengine.models.model import MODEL_FILE
 from mlpengine.training.loading import load
@@ -63,12 +63,12 @@ def card_lines(known: dict[str, Any]) -> list[str]:
         ]
     lines.append(f"written   {known['written']}, by the date of the file")
     names = cut_apart([printable(one["name"]) for one in known["columns"]], 60)
-    width = max(8, *(len(name) + 2 for name in names))
+    width = max(8, *(columns_of(name) + 2 for name in names))
     lines += ["", f"{'column':<{width}}{'type':<10}levels"]
     for name, one in zip(names, known["columns"], strict=True):
         levels = _shown(one["levels"])
         more = ["..."] * (len(one["levels"]) > SHOWN_LEVELS)
-        text = f"{name:<{width}}{one['type']:<10}{', '.join([*levels, *more])}"
+        text = f"{left(name, width)}{one['type']:<10}{', '.join([*levels, *more])}"
         lines.append(text.rstrip())
     return lines
 

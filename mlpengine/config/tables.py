@@ -176,7 +176,8 @@ def _constant(fitted: Preprocessor, table: Table, rows: Array, *, one_value: boo
     alike = [name for name, one in values.items() if np.nanmin(one) == np.nanmax(one)]
     if alike and alike == targets and not one_value:
         cell = table[alike[0]].text(int(rows[0]))
-        raise DataError(f"{table.where(alike[0])}: {ONE_VALUE} (all are {cell})")
+        count = plural(len(rows), "row")
+        raise DataError(f"{table.where(alike[0])}: {ONE_VALUE} ({cell} in {count})")
     for name in alike:
         yield f"{table.source}: column {name!r}: {ONE_VALUE}"
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
-from unicodedata import normalize
+from unicodedata import combining, east_asian_width, normalize
 
 LONGEST_NAME = 200
 """Maximum length of names that `nearest` compares."""
@@ -78,6 +78,18 @@ def shortened(text: str) -> str:
     lines = text.split("\n", MOST_LINES)
     lines[MOST_LINES:] = ["..."] * (len(lines) > MOST_LINES)
     return "\n".join(n if len(n) <= LONGEST_LINE else f"{n[:LONGEST_LINE]}..." for n in lines)
+
+
+def columns_of(text: str) -> int:
+    """Return the columns of a text in a terminal: a wide character takes two, an accent none."""
+    if text.isascii():
+        return len(text)
+    return sum(not combining(c) and 1 + (east_asian_width(c) in "WF") for c in text)
+
+
+def left(text: str, width: int) -> str:
+    """Return a text with blanks after it, `width` columns of a terminal in all."""
+    return text + " " * (width - columns_of(text))
 
 
 def cut(text: str) -> str:

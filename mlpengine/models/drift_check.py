@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from mlpengine.core.wording import plural, printable
+from mlpengine.core.wording import columns_of, left, plural, printable
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.drift import Drift, NewRows, drifts
 from mlpengine.data.tables import Table
@@ -48,13 +48,13 @@ class DriftCheck(NamedTuple):
         return f"DriftCheck({plural(self.rows, 'row')}; {of_all} differ by more than chance)"
 
     def __str__(self) -> str:
-        width = max((len(printable(one.column)) for one in self.columns), default=0)
+        width = max((columns_of(printable(one.column)) for one in self.columns), default=0)
         size = plural(self.rows, "row")
         lines = [f"{self.source}: {size}, drift of each column from the training rows (0 to 1)"]
         for one in self.columns:
             gaps = f"{one.missing:.1%} missing (training {one.trained_missing:.1%})"
             odd = "" if one.is_odd else "  not significant"
-            lines.append(f"  {printable(one.column):<{width}}  {one.values:.3f}  {gaps}{odd}")
+            lines.append(f"  {left(printable(one.column), width)}  {one.values:.3f}  {gaps}{odd}")
         return "\n".join([*lines, *map("warning: {}".format, self.warnings)])
 
     def _repr_html_(self) -> str:

@@ -4,7 +4,15 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlpengine.core.structure import finite
-from mlpengine.core.wording import cut_apart, metric_text, plural, printable, shown_name
+from mlpengine.core.wording import (
+    columns_of,
+    cut_apart,
+    left,
+    metric_text,
+    plural,
+    printable,
+    shown_name,
+)
 from mlpengine.models.explain import Dependence, Importance
 from mlpengine.models.task import PART_PHRASES
 
@@ -60,13 +68,13 @@ class Explanation(NamedTuple):
     def __str__(self) -> str:
         where, ranked = f"{self.rows:,} {PART_PHRASES[self.part]}", self.importances
         names = cut_apart([printable(row.column) for row in ranked], 60)
-        width = max(12, *(len(name) + 2 for name in names))
+        width = max(12, *(columns_of(name) + 2 for name in names))
         lines = [
             f"when a column's values are permuted ({where}; +-: standard error):",
             f"{'':<{width}}{'loss rises by':>22}{f'{self.metric} falls by':>22}",
         ]
         lines += [
-            f"{name:<{width}}"
+            f"{left(name, width)}"
             f" {f'{metric_text(row.loss)} +- {metric_text(row.loss_error)}':>21}"
             f" {f'{metric_text(row.metric)} +- {metric_text(row.metric_error)}':>21}"
             for name, row in zip(names, ranked, strict=True)

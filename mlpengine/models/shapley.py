@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import metric_text, printable
+from mlpengine.core.wording import columns_of, left, metric_text, printable
 from mlpengine.models.background import representative
 from mlpengine.models.forward import BLOCK_ROWS
 
@@ -150,10 +150,10 @@ class RowExplanation:
 
     def __str__(self) -> str:
         titles, lines = self._lines(lambda c, e: f"{metric_text(c)} +- {metric_text(e)}")
-        widths = [max(map(len, cells)) for cells in zip(titles, *lines, strict=True)]
+        widths = [max(map(columns_of, cells)) for cells in zip(titles, *lines, strict=True)]
         return "\n".join(
             "  ".join(
-                cell.rjust(width) if k > 1 else cell.ljust(width)
+                left("", width - columns_of(cell)) + cell if k > 1 else left(cell, width)
                 for k, (cell, width) in enumerate(zip(cells, widths, strict=True))
             ).rstrip()
             for cells in (titles, *lines)

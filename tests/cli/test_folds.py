@@ -131,6 +131,7 @@ def test_a_study_of_seeds_gives_mean_and_spread(mlpengine, rows):
             assert spread["deviation"][name] == pytest.approx(np.std(values, ddof=1), rel=1e-3)
     shown = mlpengine("train", "c.yaml", "--set", "training.seeds=3", "-q").out
     assert shown.count("  one network") == 3
+    assert "+-" not in mlpengine("ls").out  # the error of one network is not the error of the mean
 
 
 BAD = {

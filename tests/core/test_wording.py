@@ -3,7 +3,16 @@
 import numpy as np
 
 from mlpengine.core.redaction import redacted
-from mlpengine.core.wording import cut, cut_apart, printable, quoted, shown_name
+from mlpengine.core.wording import (
+    columns_of,
+    cut,
+    cut_apart,
+    left,
+    metric_text,
+    printable,
+    quoted,
+    shown_name,
+)
 
 
 def test_control_characters_are_escaped_as_repr_writes_them():
@@ -23,6 +32,9 @@ def test_long_texts_are_cut_within_their_quotes_or_brackets():
         text = quoted(value)
         assert (text[:9], text[-4:]) == (repr(value)[:9], f"...{repr(value)[-1]}")
         assert len(text) == len(cut(repr(value))) == 60
+    assert [columns_of(text) for text in ("abc", "\u6771\u4eac", "e\u0301")] == [3, 4, 1]
+    assert left("\u6771\u4eac", 6) == "\u6771\u4eac  "
+    assert [*map(metric_text, (0.0, 8e-10, 6e-5))] == ["0.0000", "8.00e-10", "0.0001"]
     assert quoted(np.float32(0.5)) == "0.5"
     assert quoted(np.zeros((2, 3))) == "ndarray float64[2, 3]"
 

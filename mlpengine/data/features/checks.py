@@ -9,7 +9,7 @@ import numpy as np
 
 from mlpengine.core.errors import DataError
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import cut, cut_apart, plural, printable, quoted
+from mlpengine.core.wording import columns_of, cut, cut_apart, left, plural, printable, quoted
 from mlpengine.data.features.column_kinds import (
     FeatureKind,
     are_codes,
@@ -162,13 +162,13 @@ class Profile:
     def lines(self) -> list[str]:
         """Return the facts as lines of text, without the warnings."""
         names = cut_apart([printable(column.name) for column in self.columns], 60)
-        width = max(map(len, names), default=0)
+        width = max(map(columns_of, names), default=0)
         size = f"{plural(self.n_rows, 'row')}, {plural(len(self.columns), 'column')}"
         report = [f"{self.source}: {size}"]
         for name, column in zip(names, self.columns, strict=True):
             gaps = f", {column.missing} missing" if column.missing else ""
             report.append(
-                f"  {name:<{width}}  {column.kind:<8}  {column.distinct} distinct{gaps}; "
+                f"  {left(name, width)}  {column.kind:<8}  {column.distinct} distinct{gaps}; "
                 f"{printable(column.summary)}"
             )
         if self.task:

@@ -82,9 +82,10 @@ class ClassTarget(Target):
         if order:
             places = {text: k for k, text in enumerate(order)}
             if without := [text for text in order if text not in map(_text, classes)]:
+                near = suggestion(without[0], map(_text, classes))
                 raise DataError(
                     f"{table.where(column)}: data.classes must list classes with training rows, "
-                    f"each once ({without[0]!r} has none)"
+                    f"each once ({without[0]!r} has none){near}"
                 )
             if len(places) < len(order):
                 raise DataError(f"{table.where(column)}: data.classes must list each class once")
