@@ -34,8 +34,8 @@ def shifted(diagnostics: Diagnostics) -> Verdict | None:
         "Check that both parts use the same units of measurement, and take validation rows at "
         "random, unless they are from another time or group on purpose."
     )
-    if diagnostics.planned_split:  # a time or a group
-        advice = "The split is so on purpose: expect such an error on new rows, too."
+    if diagnostics.planned_split:
+        advice = "Rows of another time or group often differ: expect such errors on new rows, too."
     if distance > limit:
         number, count = int(np.argmax(known.shifts)), sum(shift > limit for shift in known.shifts)
         low, high, other_low, other_high = map(two_digits, known.ranges)

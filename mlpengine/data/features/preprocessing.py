@@ -238,7 +238,8 @@ class Preprocessor:
                 problems.append(
                     f"{table.where(name)}: {plural(levels, 'different text')} in "
                     f"{plural(table.n_rows, 'row')} cannot be learned from; "
-                    f"list the column under drop or categorical{f'; {comma}' if comma else ''}"
+                    "list the column under data.drop or data.categorical"
+                    f"{f'; {comma}' if comma else ''}"
                 )
             elif kind == "mixed":
                 try:

@@ -357,7 +357,7 @@ def test_unusable_columns_are_listed_together(tmp_path):
         Preprocessor("y").fit(table)
     problems = str(caught.value).splitlines()
     assert [problem.split("'")[1] for problem in problems] == ["name", "n", "id"]
-    assert "under drop or categorical" in problems[0]
+    assert "under data.drop or data.categorical" in problems[0]
     assert "line 9, column 'n': a number is needed ('seven')" in problems[1]
 
 
