@@ -62,7 +62,7 @@ def report_all(error: ValidationError, document: Document) -> None:
             text = text.replace("must be ", "must be true, false or ", 1)
         else:
             text += _advice(path, value, text, names.get(path, []))
-        near = "" if value in (None, "none") else suggestion(value, names.get(path, []))
+        near = suggestion(value, names.get(path, [])) if value not in (None, "none", r"\t") else ""
         document.report(path, text + near)
 
 
@@ -91,6 +91,8 @@ def _advice(path: KeyPath, value: Any, text: str, names: Sequence[str]) -> str:
         return f"; write [{', '.join(re.findall(r'[0-9]+', value))}]"
     if share := re.fullmatch(r"(\d+(?:\.\d+)?) ?%", value):
         return f"; write {float(share[1]) / 100:g}"
+    if value == r"\t" and value in names:
+        return '; write "\\t", in double quotes'
     first, *more = value.split() or [""]
     if more and first in names:
         return f"; write {{name: {first}, KEY: VALUE}}"
@@ -189,7 +191,8 @@ def _unknown_key(path: KeyPath, data: Any) -> str:
         elsewhere = path_of(near) if near else None
     if elsewhere and elsewhere != path:
         level = " at the top level" if len(elsewhere) == 1 else ""
-        return f"unknown key - did you mean {dotted(elsewhere)!r}{level}?"
+        known = known if len(valid) < 9 else ""  # the key of another section may not be meant
+        return f"unknown key - did you mean {dotted(elsewhere)!r}{level}?{known}"
     return f"unknown key{suggestion(key, valid) or known}"
 
 

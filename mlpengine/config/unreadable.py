@@ -26,6 +26,8 @@ def explanation(error: MarkedYAMLError, text: str) -> tuple[int, str]:
         if bad[1] == r"\t":
             return here, "a tab stands where spaces are needed; replace it by spaces"
         return here, f"a text that begins with {bad[1]} must be in quotes"
+    if "scanning a directive" in context:
+        return here, "a text that begins with % must be in quotes"
     if "could not find expected ':'" in problem:
         return begun, _lacks_colon(line(begun))
     if problem.startswith("mapping values are not allowed"):

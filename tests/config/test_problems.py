@@ -127,6 +127,12 @@ WRONG_SETTINGS = {
     "YAML": ("model.hidden=[", "--set model.hidden: not valid YAML: [ needs"),
     "empty": ("data.source=", "--set data.source: must be text"),
     "twice": ("data.drop=[a, a]", "--set data.drop: target,"),
+    "percent": ("data.where=%d/%m", "begins with % must be in quotes"),
+    "tab": (r"data.delimiter=\t", r'write "\t", in double quotes'),
+    "another section": (
+        "schedule.every=3",
+        "'diagnostics.every'? (valid here: name, warmup_epochs)",
+    ),
     "alias": ("model.hidden=*x", "--set model.hidden: aliases are not allowed"),
     "a value with sections": ("seed.a=3", "seed: must be a whole number (got a mapping)"),
 }
