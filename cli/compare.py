@@ -127,5 +127,5 @@ def comparison_text(
     if any(one.get("warm_start") for one in results):
         lines.append(f"warning: {TOO_GOOD}")
     elif any(key == "seed" or key.startswith("data.") for key in settings):
-        lines.append("note: seed or data settings differ; the runs may have used different rows")
+        lines.append("note: seed or data settings differ; the runs may have trained on other rows")
     return [*lines, lead_text(data)]

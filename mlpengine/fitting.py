@@ -321,6 +321,8 @@ def distill(
         )
     given = {"validation": validation, "test": test}
     one = as_config(config)
+    if isinstance(teacher, Model) and target is None and "target" not in one.get("data", {}):
+        target = teacher.target
     one.setdefault("training", {})["folds"] = None
     if validation is None:
         one.setdefault("data", {}).setdefault("split", {}).setdefault("validation", 0.0)

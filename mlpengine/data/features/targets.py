@@ -602,7 +602,7 @@ def _numbers(table: Table, name: str, role: str = "the target", *, gaps: bool = 
     wrong = np.flatnonzero(np.abs(values) >= 1e38)
     if len(wrong):
         raise DataError(
-            f"{table.where(name, int(wrong[0]))}: {role} must be finite and within float32 "
-            f"({values[wrong[0]]})"
+            f"{table.where(name, int(wrong[0]))}: {role} must be finite and below 1e38 "
+            f"({values[wrong[0]]}); use a larger unit, or leave the row out"
         )
     return values
