@@ -134,21 +134,15 @@ def test_every_command_tells_the_same_list(mlpengine, tmp_path, monkeypatch, nam
     assert all(one["evidence"] in page for one in told)
 
 
+LOG = {"data.transform_target": "log"}
+
+
 @pytest.mark.parametrize(
-    ("sign", "settings", "fix"),
-    [
-        (1, {}, {"data.transform_target": "log"}),
-        (1, {"data": {"transform_target": "log"}}, None),
-        (1, {"loss": "gamma"}, None),
-        (-1, {}, None),
-    ],
+    ("sign", "settings", "fix"), [(1, {}, LOG), (1, {"loss": "gamma"}, None), (-1, {}, None)]
 )
 def test_logarithms_are_advised_where_they_can_be_taken(sign, settings, fix):
     x = [k % 37 for k in range(300)]
     table = {"x": x, "y": [sign * (1 + one) * 500 ** (one % 6 == 0) for one in x]}
     training = {"epochs": 1, "folds": None, "members": None}
-    _, result = fit(
-        table, "y", **{"data": {"transform_target": "none"}, **settings}, training=training
-    )
-    found = [one.as_dict()["fix"] for one in result.verdicts if one.name == "target_unit"]
-    assert found == [fix] * ("data" not in settings)
+    _, result = fit(table, "y", data={"transform_target": "none"}, training=training, **settings)
+    assert [one.as_dict()["fix"] for one in result.verdicts if one.name == "target_unit"] == [fix]

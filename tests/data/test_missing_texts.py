@@ -96,14 +96,15 @@ def test_labels_of_estimators_are_the_same_classes():
                 model.fit(rows, given)
 
 
-def test_a_class_is_evaluated_and_predicted_under_its_name(tmp_path):
-    columns = {"x": X + np.tile([0, 4, 8], 20), "y": ["None", "a", "b"] * 20}
+@pytest.mark.parametrize("labels", [["None", "a", "b"], ["None", "nan", "x"]])
+def test_a_class_is_evaluated_and_predicted_under_its_name(labels, tmp_path):
+    columns = {"x": X + np.tile([0, 4, 8], 20), "y": labels * 20}
     path = tmp_path / "t.csv"
     path.write_bytes(csv(columns))
     quick = {"training": {"epochs": 1, "folds": None}, "model": {"hidden": [4]}}
     for given in (str(path), columns):
         model, result = mlpengine.fit(given, "y", **quick)
-        assert model.classes == ["None", "a", "b"]
+        assert model.classes == labels
         assert not [line for line in result.remarks if "left out" in line]
     path.write_bytes(csv({name: values[::3] for name, values in columns.items()}))
     assert read_table(path, **model.preprocessor.read_arguments)["y"].levels == ("None",)

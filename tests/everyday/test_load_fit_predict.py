@@ -336,23 +336,22 @@ def test_codes_with_equal_numbers_are_categories_of_a_csv(tmp_path):
 
 def test_texts_of_other_column_types_are_read_as_the_model_reads_them(tmp_path):
     rows = versions()
-    days = pd.Series(["2024-03-01", "2024-04-01", "2024-05-01"])[np.arange(len(rows)) % 3]
-    rows["day"] = days.to_numpy()
-    rows["on"] = np.array(["true", "False"])[np.arange(len(rows)) % 2]
-    rows["count"] = np.array(["1", "2", "15"])[np.arange(len(rows)) % 3]
+    rows["day"] = ["2024-03-01", "2024-04-01", "2024-05-01"] * 80
+    rows["on"] = ["true", "False"] * 120
+    rows["count"] = ["1", "2", "15"] * 80
+    once = {"training": {"epochs": 2, "folds": None}}
     rows.to_csv(tmp_path / "t.csv", index=False)
     rows.to_parquet(tmp_path / "t.parquet")
     texts = dict.fromkeys(("day", "on", "count", "version"), "category")
-    model, _ = mlpengine.fit(str(tmp_path / "t.csv"), "y", training={"epochs": 2, "folds": None})
+    model, _ = mlpengine.fit(tmp_path / "t.csv", "y", **once)
     for other in (rows, rows.astype(texts), tmp_path / "t.parquet"):
         np.testing.assert_array_equal(model.predict(other), model.predict(tmp_path / "t.csv"))
-    once = {"training": {"epochs": 2, "folds": None}}
     for test in (rows, tmp_path / "t.csv"):  # texts of a Parquet file stay texts: 3.10 is not 3.1
         model, result = mlpengine.fit(tmp_path / "t.parquet", "y", test=test, **once)
         assert result.metrics["test"]["r2"] == pytest.approx(model.evaluate(test)["r2"])
         assert not any("split.test" in line for line in result.remarks)
-    rows["count"] = pd.Series(np.array([1, np.inf])[np.arange(len(rows)) % 2], dtype="category")
-    model, _ = mlpengine.fit(rows, "y", training={"epochs": 2, "folds": None})
+    rows["count"] = pd.Series([1, np.inf] * 120, dtype="category")
+    model, _ = mlpengine.fit(rows, "y", **once)
     assert np.isfinite(model.predict(rows)).all()
 
 

@@ -184,7 +184,8 @@ def _proposals(
         gaps = [level for level in levels if level.lower() in GAPS and level not in values]
         filled = [level for level in levels if level not in gaps]
         known = list(dict.fromkeys(formats.values()))
-        fitting = next(_dialects(filled, reading, known), None) if filled else None
+        has_values = any(level not in parsing.MISSING for level in filled)
+        fitting = next(_dialects(filled, reading, known), None) if has_values else None
         gaps = [gap for gap in gaps if gap not in parsing.MISSING]
         if fitting is not None and len(gaps) <= MAX_GAPS:
             if form := fitting.date_format:

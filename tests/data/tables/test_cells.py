@@ -127,11 +127,9 @@ def test_a_number_that_means_missing_matches_each_spelling_as_in_pandas(gap, way
     np.testing.assert_array_equal(read(text, na_values=[gap])["a"].values, expected)
     frame = pd.read_csv(io.StringIO(text))
     frame.to_parquet(tmp_path / "t.parquet")
-    for table in (
-        as_table(frame, na_values=[gap]),
-        as_table(frame.to_numpy(), names=["a", "b"], na_values=[gap]),
-        read_table(tmp_path / "t.parquet", na_values=[gap]),
-    ):
+    matrix = as_table(frame.to_numpy(), names=["a", "b"], na_values=[gap])
+    file = read_table(tmp_path / "t.parquet", na_values=[gap])
+    for table in (as_table(frame, na_values=[gap]), matrix, file):
         np.testing.assert_array_equal(table["a"].values, expected)
 
 
