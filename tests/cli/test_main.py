@@ -87,7 +87,6 @@ WRONG = {
     "a path as an option": (["train", "--model.hidden", "[3]"], "write --set model.hidden=[3]"),
     "a setting by place": (["train", "c.yaml", "seed=1"], "(seed=1); write --set KEY=VALUE"),
     "a table from stdin": (["init", "-"], "; standard input cannot be read here"),
-    "a config by address": (["train", "https://a.b/c.yaml"], "; an address cannot be read"),
     "a section as an option": (["train", "--threshold", "1"], "--set training.threshold.KEY=VALUE"),
     "an option of no near name": (["export", "RUN", "--onnx"], "no such option '--onnx'\nUsage"),
     "wrong setting": (["train", "c.yaml", "--set", "a"], "write it as section.key=value"),

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from small import SMALL
 
-from mlpengine.config.build import trainer_of
 from mlpengine.config.sweep import SpaceSection, SweepSection
 from mlpengine.models import metrics
 from mlpengine_cli import study as study_module
@@ -232,15 +231,13 @@ def test_a_trial_that_cannot_train_is_told_and_the_others_go_on(sweep, mlpengine
 
 
 def test_a_trial_without_memory_fails_and_the_others_go_on(sweep, mlpengine, monkeypatch):
-    def limited(data):
-        if data.file.config.model.hidden == (6, 3):
-            raise MemoryError
-        return trainer_of(data)
+    def limited(data, real=trials_module.trainer_of):
+        return real(data) if data.file.config.model.hidden == (4,) else np.empty(1 << 58)
 
     sweep("{model.hidden: {choice: [[6, 3], [4]]}}", sampler="grid")
-    monkeypatch.setattr("mlpengine_cli.trials.trainer_of", limited)
-    states = [state for state, *_ in values(mlpengine("sweep", "s.yaml", "--json", "-q"))]
-    assert states == ["failed", "complete"]
+    monkeypatch.setattr(trials_module, "trainer_of", limited)
+    ran = mlpengine("sweep", "s.yaml", "--json", "-q")
+    assert [state for state, *_ in values(ran)] == ["failed", "complete"]
 
 
 def test_a_damaged_or_lost_journal_is_named(sweep, mlpengine):

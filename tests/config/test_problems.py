@@ -32,7 +32,6 @@ MISTAKES = {
     "model: {hidden: [3, 3], activation: [relu, rlu]}": "activation[1]: must be one of",
     "seed: 1.5": "seed: must be a whole number (got 1.5)",
     "training.early_stopping.patience: 3": "write training: {early_stopping: {patience: ...}}",
-    "training: {loss: mse}": "did you mean 'loss' at the top level?",
     "schedule: null": "schedule: must be one of 'constant', ",
     "model: {}\n? [a]\n: 1": ":3: a key must be one word",
     "data: {source: digits, target: 2020}": "(got 2020); write it in quotes",
