@@ -228,7 +228,7 @@ def test_wrong_probabilities_are_refused(predict, message):
 def test_a_teacher_of_another_target_is_refused():
     teacher, _ = fit("diabetes", training={"epochs": 1, "folds": None})
     with pytest.raises(UsageError, match="must predict the same target"):
-        distill("penguins", predict=teacher, **SMALL)
+        distill("penguins", "species", predict=teacher, **SMALL)
 
 
 def test_a_student_learns_by_full_batches():
