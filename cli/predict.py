@@ -20,6 +20,7 @@ from mlpengine.data.features.drift import NewRows
 from mlpengine.data.tables import Column, Table, read_blocks, read_table
 from mlpengine.data.tables.parsing import FIRST_INEXACT
 from mlpengine.data.tables.reader import table_format
+from mlpengine.data.tables.table import decimals
 from mlpengine.models.calibration import checked_level
 from mlpengine.models.model import Model
 from mlpengine.models.task import Classification, MultiLabel, Regression, Task
@@ -343,7 +344,7 @@ def _typed(column: Column) -> list[object]:
     if column.kind == "boolean":
         return list(map(bool, values))
     whole = column.is_integer and (values.dtype.kind != "f" or np.abs(values).max() < FIRST_INEXACT)
-    return list(map(int, values.tolist())) if whole else list(values.tolist())
+    return list(map(int, values.tolist())) if whole else list(decimals(values).tolist())
 
 
 def _labels(preprocessor: Preprocessor, task: Task, output: Array) -> dict[str, Any]:

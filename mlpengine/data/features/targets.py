@@ -21,7 +21,7 @@ from mlpengine.data.features.column_kinds import (
     task_of,
 )
 from mlpengine.data.features.thresholds import LEAST_TIME
-from mlpengine.data.tables.table import Column, Table, number_text
+from mlpengine.data.tables.table import Column, Table, number_text, shortest
 from mlpengine.settings.features import Standardizing, TaskName
 
 Label = str | int | float | bool
@@ -539,7 +539,7 @@ def _label(column: Column, value: Any) -> Label:
         return column.levels[int(value)]
     if column.kind == "boolean":
         return bool(value)
-    number = float(value)
+    number = shortest(value)
     return int(number) if number.is_integer() else number
 
 
