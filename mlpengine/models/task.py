@@ -271,7 +271,10 @@ class Task(ABC):
         is_text = isinstance(name, str)
         if not is_text or not (name in ("loss", *self.all_metrics) or self._parsed_metric(name)):
             listed = ", ".join(known)
-            raise UsageError(f"this task has {listed} (got {name!r}){suggestion(name, known)}")
+            why = suggestion(name, known)
+            if name == "cost":
+                why = "; cost needs a threshold, chosen after training by training.threshold.costs"
+            raise UsageError(f"this task has {listed} (got {name!r}){why}")
         if name not in ("loss", *self.headline):
             self.headline = (*self.headline, name)
 

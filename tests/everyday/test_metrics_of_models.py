@@ -140,9 +140,9 @@ def test_a_metric_of_ones_own_that_is_no_number_is_named(frame, own):
 
 def test_wrong_names_of_metrics_are_refused(frame, own):
     features = frame[["a", "b", "c", "price"]]
-    stop = {"early_stopping": {"monitor": "largest_gab"}}
-    with pytest.raises(mlpengine.ConfigError, match="'largest_gap'"):
-        mlpengine.fit(features, "price", training=stop)
+    for wrong, said in (("largest_gab", "'largest_gap'"), ("cost", "training.threshold.costs")):
+        with pytest.raises(mlpengine.ConfigError, match=said):
+            mlpengine.fit(features, "price", training={"early_stopping": {"monitor": wrong}})
     for name in ("r2", "loss"):
         with pytest.raises(mlpengine.UsageError, match=name):
             mlpengine.metric()(type("", (), {"__name__": name, "__module__": "x"})())

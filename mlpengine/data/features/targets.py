@@ -390,17 +390,16 @@ def check_target(table: Table, columns: Sequence[str]) -> None:
         return
     (name,) = columns
     column = table[name]
-    row, comma = odd_target_row(column), comma_text(column)
+    row, also = odd_target_row(column), _number_advice(column) or comma_text(column)
     if row is not None:
         value = column.text(row)
         raise DataError(
             f"{table.where(name, row)}: the target must be a number, as in most rows "
             f"({quoted(value)}); correct or clear the value{gap_advice(value)}, or set task to "
-            f"classification{f'; {comma}' if comma else ''}"
+            f"classification{f'; {also}' if also else ''}"
         )
     if kind_of(column) == "text":
-        advice = comma or "choose another column, or set task to classification"
-        advice = _number_advice(column) or advice
+        advice = also or "choose another column, or set task to classification"
         count = plural(len(column.distinct()), "different text")
         raise DataError(
             f"{table.where(name)}: the target must be numbers or classes that repeat "
@@ -412,7 +411,7 @@ def _number_advice(column: Column) -> str | None:
     """Return the advice for a text column of numbers with marks, or of codes; None for others."""
     if pair := marked_number(column):
         return marked_text(*pair)
-    if are_codes(column.used_levels()):
+    if column.kind == "text" and are_codes(column.used_levels()):
         return (
             "whole numbers beyond 2**53, or with zeros before them, are texts; subtract one of "
             "them from all, or leave out the zeros"
@@ -422,7 +421,9 @@ def _number_advice(column: Column) -> str | None:
 
 def marked_text(text: str, number: str) -> str:
     """Return the advice for a column of numbers with marks; `text` is an example."""
-    return f"{text!r} is read as text, not as a number; write {number} (the unit in the header)"
+    has_unit = text.strip("()+-\u2212 ") != number.lstrip("-")
+    header = " (the unit in the header)" if has_unit else ""
+    return f"{text!r} is read as text, not as a number; write {number}{header}"
 
 
 def fit_target(
