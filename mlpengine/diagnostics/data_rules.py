@@ -11,6 +11,7 @@ from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.run_rules import (
     LOGITS,
     faster_fix,
+    is_behind,
     lags,
     narrowest,
     raised,
@@ -232,7 +233,7 @@ def wrong_loss(diagnostics: Diagnostics) -> Verdict | None:
     """The loss is low, but the squared error is high: the loss does not lead to the mean."""
     known, loss = diagnostics.baselines, diagnostics.loss
     share, limit = training_share(diagnostics), limits.LOSS_MISLEADS
-    if loss is None or loss.name in (MeanSquaredError.name, *LOGITS) or not lags(diagnostics):
+    if loss is None or loss.name in (MeanSquaredError.name, *LOGITS) or not is_behind(diagnostics):
         return None
     if not isnan(known.doubtful):
         return None  # classes have no mean

@@ -1,7 +1,7 @@
 """Rules about the curves of a run and its settings: epochs, batches, optimizer, regularization."""
 
 from collections.abc import Sequence
-from math import exp, inf, isfinite, nan, sqrt
+from math import exp, inf, isfinite, isnan, nan, sqrt
 
 import numpy as np
 
@@ -394,11 +394,18 @@ def narrowest(diagnostics: Diagnostics) -> float:
 def lags(diagnostics: Diagnostics) -> bool:
     """Return whether a simple model is better on new rows than the network on training rows.
 
-    False for weighted classes, because the loss then does not minimize the number of errors.
+    False for weighted classes, because the loss then does not minimize the number of errors, and
+    for a loss that does not lead to a mean or median, because the squared error does not judge it.
     """
-    known = diagnostics.baselines
-    if weighs_classes(diagnostics):
+    if weighs_classes(diagnostics) or not is_behind(diagnostics):
         return False
+    has_classes = not isnan(diagnostics.baselines.doubtful)
+    return has_classes or getattr(diagnostics.loss, "is_central", True)
+
+
+def is_behind(diagnostics: Diagnostics) -> bool:
+    """Return whether a simple model has a clearly smaller squared error, or fewer wrong classes."""
+    known = diagnostics.baselines
     return known.error - known.best > max(limits.BEHIND, 3 * known.deviation)
 
 

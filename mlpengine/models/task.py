@@ -171,6 +171,8 @@ class Scored:
             given = self.probabilities if name in PROBABILITY_METRICS else self.predicted
             if name == "log_loss":
                 given = metrics.log_losses(self.truth, given)
+            if name == "cost" and (rule := getattr(self.task, "threshold", None)):
+                given = metrics.row_costs(self.truth, given, rule.positive, rule.costs)
             known[name] = metrics.influences(name, self.truth, given, self.weights)
         return known
 

@@ -235,7 +235,7 @@ CASES = [
       {"baselines": LAGGING._replace(doubtful=0.1)}]),  # of classes
     ("underfitting", {"epochs": curve(TEN), "steps_per_epoch": 20, "baselines": LAGGING},
      [{"baselines": LAGGING._replace(error=0.39)}, {"baselines": LAGGING._replace(deviation=0.04)},
-      {"loss": SoftmaxCrossEntropy(class_weights=(1.0, 2.0))}]),
+      {"loss": SoftmaxCrossEntropy(class_weights=(1.0, 2.0))}, {"loss": Quantile((0.8,))}]),
     ("behind_linear", {"baseline_score": BEHIND},
      [{"baseline_score": BEHIND._replace(error=0.015)}, {"baseline_score": None},
       {"baseline_score": BEHIND._replace(linear=0.807, error=0.001)},

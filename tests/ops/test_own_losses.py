@@ -7,6 +7,7 @@ import pytest
 
 import mlpengine
 from mlpengine import Adam, Mlp, TrainingStep
+from mlpengine.config.baselines import linear_comparison
 from mlpengine.core.errors import FormulaError, IndexRangeError
 from mlpengine.core.fields import Positive
 from mlpengine.data.features import NumberTarget
@@ -170,18 +171,11 @@ def test_no_constant_nearby_is_better(loss, weights):
 
 
 def test_links_and_columns_that_move_with_the_target():
-    logs = {
-        Counts(),
-        Poisson(),
-        Gamma(),
-        Tweedie(1.3),
-        NegativeBinomial(0.4),
-        LogGamma2(),
-        FormulaLoss("(exp(y) - t) ** 2"),
-    }
+    squares = FormulaLoss("(exp(y) - t) ** 2")
+    logs = {Counts(), Poisson(), Gamma(), Tweedie(1.3), NegativeBinomial(0.4), LogGamma2(), squares}
     plain = {MeanSquaredError(), Huber(), Quantile((0.5,)), Skewed(), GaussianNll(), BinaryFocal()}
     assert [loss.name for loss in logs | plain if loss.log_link != (loss in logs)] == []
-    scaling = {Poisson(): 1, Gamma(): 0, Tweedie(1.3): 0.7, FormulaLoss("(exp(y) - t) ** 2"): 2}
+    scaling = {Poisson(): 1, Gamma(): 0, Tweedie(1.3): 0.7, squares: 2}
     assert {loss: loss.scaling for loss in scaling} == pytest.approx(scaling)
     assert NegativeBinomial(0.4).scaling is None
     columns = {
@@ -194,6 +188,11 @@ def test_links_and_columns_that_move_with_the_target():
         FormulaLoss("abs(y - 2 * t)"): (),
     }
     assert {loss: loss.formulas.locations for loss in columns} == columns
+    middles = {MeanSquaredError(), Huber(), Quantile(), Quantile((0.1, 0.5, 0.9)), GaussianNll()}
+    middles |= {Poisson(), Gamma(), Tweedie(1.3), squares, FormulaLoss("abs(y - t) ** 1.5")}
+    others = {*map(Quantile, [(0.8,), (0.1, 0.9)]), FormulaLoss("exp(y - t) - y")}
+    others.add(FormulaLoss("where(t > y, 5 * (t - y), y - t)"))
+    assert {loss for loss in middles | others if loss.is_central} == middles
 
 
 @pytest.mark.parametrize("loss", [Poisson(), Gamma(), Tweedie(1.3)])
@@ -278,6 +277,8 @@ def test_targets_in_a_range_are_not_standardized(loss, monkeypatch, caplog):
     _, result = mlpengine.fit({"a": x[:, 0], "b": x[:, 1], "y": y}, "y", loss=loss.name, **few)
     assert (result.metrics["test"]["r2"] > 0) == (loss is Wait)
     assert ("predictions" in caplog.text) == (loss is Rate)
+    score = linear_comparison(result.trained.data, result.trained.fitted.mean)
+    assert (score is None) == (loss is Rate)  # is not lowest at the mean or median
     assert loss().best_prediction(8.0) == pytest.approx(8.0 if loss is Wait else -np.log(8))
 
 
