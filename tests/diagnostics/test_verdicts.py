@@ -70,6 +70,7 @@ NOISY = Baselines(0.3, 0.3, "nearest neighbors", 0.01, 0.5, 9.0, 0.2, 0.04, 0.2,
 MOVED = Baselines(moved=2.6, beside=(0.5, 0.55, 1))
 CLIPPED = {"clipped_share": 0.91, "gradient_norm": 5.0, "clipped_norm": 0.245}
 SLOW = {"update_ratio/0": 0.9e-4, "update_ratio/1": 0.5e-4, "loss": 0.71, "lr": 1e-3}
+STILL = {"update_ratio/1": 0.0, "lr": 1e-12, "loss": 0.5}
 FAST = {"update_ratio/0": [0.02, 0.31, 0.31, 0.31, 0.31], "lr": 0.01}
 DRIVEN = {"update_ratio/0": 0.031, "lr": 0.01, "loss": 0.99}
 DYING = {"loss": [1.0, 1.0, 0.3, 0.3, 0.3], "dead_share/0": [0.2, 0.41, 0.9, 0.9, 0.9]}
@@ -123,6 +124,7 @@ CASES = [
     ("clip_low", {"quantities": CLIPPED},
      [{"quantities": {"clipped_share": 0.9}}, {"quantities": {"clipped_norm": 0.255}},
       {"optimizer": Adam(PLAIN)}]),
+    ("lr_low", {"quantities": STILL}, [{"quantities": {"update_ratio/1": 1e-3}}]),
     ("lr_low", {"quantities": SLOW},
      [{"quantities": {"update_ratio/0": 1.1e-4}}, {"quantities": {"loss": 0.69}}]),
     ("dead", {"quantities": DEAD}, [{"quantities": {"dead_share/0": 0.39}}]),

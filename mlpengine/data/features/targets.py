@@ -1,7 +1,7 @@
 """Targets: from columns to arrays, and from predictions to labels and units."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -74,6 +74,8 @@ class ClassTarget(Target):
         if values.kind == "number":
             _numbers(table, column)  # raises for an infinite class
         classes: list[Label] = [_label(values, value) for value in values.distinct()]
+        twice = _minus_zeros(map(_text, classes))
+        classes = [label for label in classes if label not in twice]
         if len(classes) < 2:
             raise DataError(
                 f"{table.where(column)}: at least two values or classes are needed (all "
@@ -111,6 +113,7 @@ class ClassTarget(Target):
         _complete(table, name)
         values = table[name]
         known = {_text(label): number for number, label in enumerate(self.classes)}
+        known = {minus: known[text] for minus, text in _minus_zeros(known).items()} | known
         distinct, place = np.unique(values.values, return_inverse=True)
         numbers = np.array([known.get(_text(_label(values, value)), -1) for value in distinct])
         codes = numbers[place].astype(np.int64)
@@ -548,6 +551,11 @@ def _text(label: Label) -> str:
     if isinstance(label, bool):
         return number_text("boolean", float(label))
     return label if isinstance(label, str) else number_text("number", float(label))
+
+
+def _minus_zeros(texts: Iterable[str]) -> dict[str, str]:
+    """Return each zero of `texts` by its text with a minus: -0 is the same number as 0."""
+    return {f"-{text}": text for text in texts if not text.strip("0.")}
 
 
 def _complete(table: Table, name: str, role: str = "the target") -> None:
