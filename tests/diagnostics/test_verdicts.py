@@ -402,6 +402,7 @@ def test_a_verdict_is_headline_evidence_advice_and_name():
     ("case", "evidence", "fix"),
     [
         ({"quantities": SLOW}, "9e-05 times", {"optimizer.lr": 0.22}),
+        ({"quantities": STILL}, "any weight", {"optimizer.lr": 0.001}),
         ({"quantities": FAST}, "0.31 times", {"optimizer.lr": 0.005}),
         ({"quantities": CLIPPED}, "91 %", {"training.clip_norm": 5.0}),
         ({"quantities": DEAD}, "41 %", {"model.activation": "leaky_relu", "optimizer.lr": 0.03}),
@@ -417,13 +418,12 @@ def test_a_verdict_is_headline_evidence_advice_and_name():
         ({**RARE, "epochs": curve(FALLING, np.maximum(FALLING, 0.4)),
           "class_names": ["drizzle", "sun"]}, "'drizzle' has 49 of the 199",
          {"data.class_weights": "balanced"}),
-        ({"baseline_score": BEHIND},
-         "the network has accuracy 0.801, and a linear model has 0.852",
+        ({"baseline_score": BEHIND}, "the network has accuracy 0.801, and a linear model has 0.852",
          {"model.hidden": []}),
         ({"epochs": curve(TEN), "steps_per_epoch": 20, "baselines": LAGGING},
          "41 % of the error of a constant prediction. A simple model (a linear model) ",
          {"model.hidden": [64]}),
-        ({"epochs": curve(np.geomspace(0.9, 0.15, 20)), "steps_per_epoch": 9}, "20 epochs",
+        ({"epochs": curve(np.geomspace(900, 150, 20)), "steps_per_epoch": 9}, "after 20 epochs.",
          {"training.epochs": 60}),
         ({"baselines": NOISY}, "20 %", {}),
         ({"noted": [SPIKE], "quantities": {"gradient_norm": 1.0}},
@@ -432,8 +432,7 @@ def test_a_verdict_is_headline_evidence_advice_and_name():
         ({"extreme": ExtremeValue(7, 1, 21.0)}, "In training row 7 the feature '1' is 21 times",
          {"training.clip_norm": 1.0}),
         ({"quantities": {"noise_scale": 5.0}, "batch_size": 1000, "epochs": curve(TEN),
-          "steps_per_epoch": 100}, "about 64 rows",
-         {"training.batch_size": 64}),
+          "steps_per_epoch": 100}, "about 64 rows", {"training.batch_size": 64}),
     ],
 )  # fmt: skip
 def test_evidence_has_the_numbers_and_fixes_the_values(case, evidence, fix):

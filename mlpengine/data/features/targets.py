@@ -1,7 +1,7 @@
 """Targets: from columns to arrays, and from predictions to labels and units."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -73,9 +73,7 @@ class ClassTarget(Target):
             raise DataError(f"{table.where(column)}: dates cannot be classes; convert them to text")
         if values.kind == "number":
             _numbers(table, column)  # raises for an infinite class
-        classes: list[Label] = [_label(values, value) for value in values.distinct()]
-        twice = _minus_zeros(map(_text, classes))
-        classes = [label for label in classes if label not in twice]
+        classes = list(dict.fromkeys(_label(values, value) for value in values.distinct()))
         if len(classes) < 2:
             raise DataError(
                 f"{table.where(column)}: at least two values or classes are needed (all "
@@ -113,7 +111,6 @@ class ClassTarget(Target):
         _complete(table, name)
         values = table[name]
         known = {_text(label): number for number, label in enumerate(self.classes)}
-        known = {minus: known[text] for minus, text in _minus_zeros(known).items()} | known
         distinct, place = np.unique(values.values, return_inverse=True)
         numbers = np.array([known.get(_text(_label(values, value)), -1) for value in distinct])
         codes = numbers[place].astype(np.int64)
@@ -539,7 +536,8 @@ def row_weights(table: Table, column: str) -> Array:
 
 def _label(column: Column, value: Any) -> Label:
     if column.kind == "text":
-        return column.levels[int(value)]
+        text = column.levels[int(value)]  # -0 and 0 are the same number
+        return text[1:] if text.startswith("-0") and not text[1:].strip("0.") else text
     if column.kind == "boolean":
         return bool(value)
     number = float(value)
@@ -551,11 +549,6 @@ def _text(label: Label) -> str:
     if isinstance(label, bool):
         return number_text("boolean", float(label))
     return label if isinstance(label, str) else number_text("number", float(label))
-
-
-def _minus_zeros(texts: Iterable[str]) -> dict[str, str]:
-    """Return each zero of `texts` by its text with a minus: -0 is the same number as 0."""
-    return {f"-{text}": text for text in texts if not text.strip("0.")}
 
 
 def _complete(table: Table, name: str, role: str = "the target") -> None:
