@@ -7,10 +7,10 @@ from typing import Any
 import click
 
 from mlpengine.config import load_config, parse_override
-from mlpengine.config.build import load_data
+from mlpengine.config.build import errors_of_settings, load_data
 from mlpengine.config.checking import TableCheck
 from mlpengine.config.tables import Tables, read_source, read_tables
-from mlpengine.core.errors import UsageError
+from mlpengine.core.errors import UsageError, at_setting
 from mlpengine.core.wording import plural
 from mlpengine.data.features.checks import more_features
 from mlpengine.models.task import Task
@@ -79,13 +79,11 @@ def command(
     task = load_data(file, tables=tables).task
     fitted = after(tables, task)
     network, ends = file.config.settings.network, (fitted["features"], fitted["outputs"])
-    with file.errors_at("model"):
-        make_network(
-            network,
-            ends,
-            seed=file.config.seed,
-            dtype=file.config.training.dtype,
-        )
+    training = file.config.training
+    with errors_of_settings(file):
+        made = make_network(network, ends, seed=file.config.seed, dtype=training.dtype)
+        with at_setting("training", "freeze"):
+            made.freeze(training.freeze)
     if fitted["features"] > tables.rows["train"]:
         shown.append(more_features(fitted["features"], tables.rows["train"]))
         if not as_json:

@@ -59,6 +59,9 @@ Examples:
 
 DEVICE_FORMAT = "c-train"
 
+OF_DEVICES = [("training", name) for name in ("clip_norm", "freeze", "dtype")]
+"""Settings that c-train takes from the run or from `--set`, besides the optimizer."""
+
 EXPORT_NAMES = {
     "onnx": "model.onnx",
     "safetensors": "weights.safetensors",
@@ -123,6 +126,12 @@ def command(
         form = format_of(path, form)
     _refuse(form, name=name, package=package, settings=settings)
     overrides = [parse_override(text) for text in settings]
+    for label, key, _ in overrides:
+        if key[0] != "optimizer" and key[:2] not in OF_DEVICES:
+            raise UsageError(
+                f"export: --set takes optimizer, {', '.join(map('.'.join, OF_DEVICES))} "
+                f"(got {label}); other settings change nothing here"
+            )
     with _naming(path), np.errstate(over="ignore", invalid="ignore"):
         if form == DEVICE_FORMAT:
             shown, lines = _write_training(run, model, path, overrides, package)

@@ -190,17 +190,21 @@ def run_session(
         if not (shown.quiet or state.code):
             say("evaluating the best epoch of each network (* above: a network improved)", err=True)
         outcome = session.finish(result)
-        lost = False
+        lost: OSError | None = None
         try:
             say(json.dumps(outcome) if shown.as_json else outcome_data(session, result, outcome))
-        except BrokenPipeError as error:  # nobody reads stdout; still write the report
-            lost = error.strerror == CLOSED
+        except OSError as error:  # stdout is closed or its disk is full; still write the report
+            lost = error
         files = [] if state.code else write_run_page(session, outcome)
-    if files and not shown.as_json:
+    run = str(shortest(session.directory.path))
+    if files and not shown.as_json and lost is None:
         with suppress(BrokenPipeError):
             say("\n".join(str(shortest(file)) for file in files))
-    if lost and not state.code:
-        raise BrokenPipeError(EPIPE, CLOSED, str(shortest(session.directory.path)))
+    if lost and not isinstance(lost, BrokenPipeError):
+        ending = "was stopped" if state.code else "is complete"
+        raise RunError(f"stdout: {lost.strerror}; the run {ending}: {run}")
+    if lost and lost.strerror == CLOSED and not state.code:
+        raise BrokenPipeError(EPIPE, CLOSED, run)
     return outcome
 
 

@@ -244,6 +244,11 @@ def finish(study: "Study") -> dict[str, Any]:
         f"# Its weights: {best['model']}\n"
     )
     write_atomically(directory / BEST, (head + file.resolved()).encode())
+    if not Path(best["run_dir"]).is_dir():
+        raise RunError(
+            f"{best['run_dir']}: the directory of the best trial is missing; restore it, or train "
+            f"the trial again: mlpengine train {pasted(shortest(directory / BEST))}"
+        )
     outcome["pages"] = []
     if file.config.report.html:
         from mlpengine.report import REPORT_FILE, sweep_page, write_page

@@ -293,7 +293,7 @@ def trainer_of(
             task = task.with_threshold(transfer.threshold)
     split = config.data.split
     planned = "time" if split.time else "group" if split.group else ""
-    with _errors_of_settings(file):
+    with errors_of_settings(file):
         return Trainer(
             replace(config.settings, training=replace(config.settings.training, loss=data.loss)),
             task,
@@ -319,7 +319,7 @@ PLACES: Mapping[tuple[str, ...], KeyPath] = {
 
 
 @contextmanager
-def _errors_of_settings(file: ConfigFile) -> Iterator[None]:
+def errors_of_settings(file: ConfigFile) -> Iterator[None]:
     """Turn a UsageError about a setting into a ConfigError at its key."""
     try:
         yield

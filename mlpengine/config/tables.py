@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mlpengine.config.load import ConfigFile
-from mlpengine.config.reader import KeyPath
+from mlpengine.config.reader import MAX_PROBLEMS, KeyPath
 from mlpengine.core.errors import DataError, FormulaError
 from mlpengine.core.files import pasted, read_mapping, similar_file
 from mlpengine.core.spec import Array
@@ -402,6 +402,8 @@ def _read(
         resolved = file.path.with_name(RESOLVED)
         if file.path.name != RESOLVED and resolved.exists():  # the config of a run
             text += f"; write mlpengine train {pasted(resolved)}, a config with all paths"
+        elif file.path.name == RESOLVED:
+            text += "; put the file, or a link to it, there (evaluate and explain also take a FILE)"
         raise file.wrong(
             ("data", key), text + (similar_file(beside) or suggestion(source, DATASETS))
         )
@@ -445,7 +447,7 @@ def _check_columns(file: ConfigFile, table: Table) -> None:
     named: list[tuple[KeyPath, str | None]]
     named = [(("data", key), getattr(data, key)) for key in ("weight", "exposure", "event")]
     for key in ("target", "drop", "categorical"):
-        named += [(("data", key), name) for name in getattr(data, key) or []]
+        named += [(("data", key), name) for name in sorted(getattr(data, key) or [])]
     if isinstance(data.date_format, dict):
         named += [(("data", "date_format", name), name) for name in data.date_format]
     named += [(("data", "split", key), getattr(data.split, key)) for key in ("group", "time")]
@@ -453,10 +455,14 @@ def _check_columns(file: ConfigFile, table: Table) -> None:
         (("data", key, name), name) for key in ("lags", "rolling") for name in getattr(data, key)
     ]
     named += [(("data", "series"), data.series)]
+    planned = {*data.features, *history_of(file).names}
     for path, name in named:
         if name is None or name in table:
             continue
-        if path != ("data", "drop") or name not in [*data.features, *history_of(file).names]:
+        if path != ("data", "drop") or name not in planned:
+            if len(file.document.problems) >= MAX_PROBLEMS:  # counted, but not shown
+                file.document.report(path, name)
+                continue
             target: Sequence[str] = () if path == ("data", "target") else data.target
             free = [other for other in table.names if other not in target]
             hint = table.header_hint() or suggestion(name, free)

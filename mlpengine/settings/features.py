@@ -1,5 +1,6 @@
 """How the columns of a table become the features of a network."""
 
+from collections import Counter
 from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
@@ -139,7 +140,7 @@ class FeatureSettings:
     def _one_role(self) -> Self:
         special = filter(None, [self.weight, self.exposure, self.event])
         used = [*self.target, *self.drop, *special]
-        if twice := sorted({name for name in used if used.count(name) > 1}):
+        if twice := sorted(name for name, count in Counter(used).items() if count > 1):
             text = f"target, weight, exposure, event and drop: name a column once ({twice})"
             raise rule(text, "drop" if twice[0] in self.drop else "target")
         if self.event is not None and self.task not in ("auto", "survival"):

@@ -47,7 +47,7 @@ class RunDirectory:
     def create(cls, path: Path) -> "RunDirectory":
         """Create `path`, or `path`-002, -003, ... if it is in use.
 
-        An existing directory is in use unless it is empty.
+        An existing directory is in use unless it is empty or has only a lock that no process holds.
         Raises: UsageError for a path that names no directory; RunError if none can be created.
         """
         here = not path.name and any(path.iterdir())  # a name beside it would surprise
@@ -56,18 +56,21 @@ class RunDirectory:
         for candidate in _candidates(path.absolute()):
             try:
                 candidate.mkdir(parents=True, exist_ok=True)
-                if any(candidate.iterdir()):
+                names = os.listdir(candidate)
+                if names not in ([], [LOCK_FILE]):
                     continue
-                flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
-                lock = system.open_file(candidate / LOCK_FILE, flags)
+                new = os.O_RDWR | os.O_CREAT | os.O_EXCL
+                lock = system.open_file(candidate / LOCK_FILE, os.O_RDWR if names else new)
             except FileExistsError:
                 continue
             except OSError as error:
                 raise RunError(
                     f"{candidate}: cannot make the run directory ({error.strerror})"
                 ) from error
-            if _locked(lock):
-                return cls(candidate, lock)
+            if _locked(lock, otherwise=not names):
+                if os.listdir(candidate) == [LOCK_FILE]:  # not used in the meantime
+                    return cls(candidate, lock)
+                os.close(lock)
         raise RunError(f"{path}: {MAX_TRIES} runs of this name exist; remove some or give a name")
 
     @classmethod
@@ -165,13 +168,13 @@ def _platform() -> str:
     return "-".join([*parts, "with", library] if library else parts)
 
 
-def _locked(lock: int) -> bool:
+def _locked(lock: int, *, otherwise: bool = True) -> bool:
     """Take the lock if no other process holds it; return whether this process may continue."""
     with suppress(OSError):  # some file systems have no locks
-        if not system.lock(lock, wait=False):
-            os.close(lock)
-            return False
-    return True
+        otherwise = system.lock(lock, wait=False)
+    if not otherwise:
+        os.close(lock)
+    return otherwise
 
 
 def _candidates(path: Path) -> Iterator[Path]:

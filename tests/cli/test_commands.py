@@ -104,9 +104,10 @@ def test_a_path_that_is_not_utf_8_is_read_and_no_config_can_name_it(at, trained,
 
 def test_check_shows_what_it_found_before_an_error(at):
     found = at("check", "flowers.yaml", "--set", "data.missing=error")
-    assert found.code == 2
-    assert "width" in found.out
+    assert (found.code, "width" in found.out) == (2, True)
     assert "column 'width'" in found.err
+    found = at("check", "flowers.yaml", "--set", "training.freeze=[5]")
+    assert (found.code, "training.freeze: a layer must" in found.err) == (2, True)
 
 
 def test_summary_of_a_run_is_that_of_its_model(at):

@@ -90,6 +90,7 @@ def test_an_export_that_fails_names_the_file(mlpengine, run, monkeypatch):
     ("args", "code", "message"),
     [
         (["{run}", "-o", "x.onnx", "--set", "seed=1"], 2, "--set is for --format c-train"),
+        (["{run}", "--format", "c-train", "--set", "training.epochs=3"], 2, "training.epochs"),
         (
             ["{run}", "--format", "c-train", "--set", "training.freeze=a"],
             2,

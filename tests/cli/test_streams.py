@@ -143,6 +143,7 @@ def test_results_on_a_full_disk_are_an_error_that_names_stdout(arguments, folder
         )
     assert done.returncode == 1
     assert done.stderr.startswith("error: stdout: No space left on device")
+    assert (arguments[0] == "train") == done.stderr.endswith("complete: runs/small\n")
     assert len(done.stderr.splitlines()) == 1
 
 

@@ -156,23 +156,24 @@ class Table:
     ) -> None:
         """Check that these columns exist.
 
-        Raises: DataError with every missing column.  The message suggests the nearest existing
-            names, except for names in `names` and in `taken` (for example the target).
+        Raises: DataError with the first 20 missing columns.  The message suggests the nearest
+            existing names, except for names in `names` and in `taken` (for example the target).
         """
         wanted = dict.fromkeys(names)
         if wanted.keys() <= self.columns.keys():
             return  # fast, even with many columns
         problems, ours = [], purpose.startswith(("the model", "--id"))
         free = [name for name in self.names if name not in wanted and name not in taken]
-        for name in wanted:
-            if name not in self.columns:
-                near = None if self.header_hint() else nearest(name, free)
-                if near and normalize("NFC", near) == normalize("NFC", name):  # both look alike
-                    problems.append(f"{name!a} (it has {near!a}, another Unicode form of it)")
-                    continue
-                free = [other for other in free if other != near]
-                told = f"the table has {near!r}" if ours else f"did you mean {near!r}?"
-                problems.append(f"{name!r}" + (f" ({told})" if near else ""))
+        absent = [name for name in wanted if name not in self.columns]
+        for name in absent[:20]:
+            near = None if self.header_hint() else nearest(name, free)
+            if near and normalize("NFC", near) == normalize("NFC", name):  # both look alike
+                problems.append(f"{name!a} (it has {near!a}, another Unicode form of it)")
+                continue
+            free = [other for other in free if other != near]
+            told = f"the table has {near!r}" if ours else f"did you mean {near!r}?"
+            problems.append(f"{name!r}" + (f" ({told})" if near else ""))
+        problems += ["..."] * (len(absent) > 20)
         have = ", ".join(map(repr, self.names[:20])) + (", ..." if len(self.names) > 20 else "")
         hint = self.header_hint(trained=ours)
         what = f"{purpose} needs column" if purpose else "no column"
