@@ -386,13 +386,12 @@ class Trainer:
         return self._last
 
     def pinned(self) -> AbstractContextManager[None]:
-        """Limit BLAS and predictions to the threads of the settings.
+        """Limit BLAS to one thread, and predictions to the threads of the settings.
 
-        BLAS gets one thread if a step is compiled or if there are several networks, because both
-        cases use threads of their own.
+        The bits of BLAS depend on its number of threads, and on a busy machine each thread waits
+        for the slowest one.  Compiled steps and several networks use threads of their own.
         """
-        alone = self.step.backend != "compiled" and len(self.members) == 1
-        return pinned(self.threads if alone else 1, self.threads)
+        return pinned(1, self.threads)
 
     def diagnostics(self, path: Path | None = None) -> LoopDiagnostics | None:
         """Return the callback that measures a run and writes to `path`, or None if it is off."""
