@@ -518,19 +518,14 @@ def _rates(table: Table, columns: Sequence[str], exposure: str | None) -> Array:
 def row_weights(table: Table, column: str) -> Array:
     """Return the sample weights of a table."""
     values = _numbers(table, column, "the sample weight")
-    denormal = (values > 0) & (values < np.finfo(np.float32).tiny)
-    if denormal.any():
-        row = int(np.argmax(denormal))
-        raise DataError(
-            f"{table.where(column, row)}: sample weights must be 0 or at least 1.2e-38 "
-            f"({table[column].text(row)})"
-        )
-    if (values < 0).any() or not values.sum() > 0:
-        row = int(np.argmin(values))
-        raise DataError(
-            f"{table.where(column, row)}: sample weights must be 0 or more, and one above 0 "
-            f"({table[column].text(row)})"
-        )
+    wrong = (values < np.finfo(np.float32).tiny) & (values != 0)
+    row, text = int(np.argmax(wrong)), ""
+    if wrong[row]:
+        text = f"sample weights must be 0 or at least 1.2e-38 ({table[column].text(row)})"
+    elif not values.any():
+        text = "training, validation and test rows each need a weight above 0 (these have none)"
+    if text:
+        raise DataError(f"{table.where(column, row)}: {text}")
     return values
 
 
