@@ -7,7 +7,7 @@ import pytest
 
 import mlpengine
 from mlpengine import Adam, Mlp, TrainingStep
-from mlpengine.core.errors import FormulaError, IndexRangeError
+from mlpengine.core.errors import FormulaError, IndexRangeError, UsageError
 from mlpengine.core.fields import Positive
 from mlpengine.data.features import NumberTarget
 from mlpengine.diagnostics.constant_loss import baseline_loss
@@ -109,17 +109,10 @@ VARIANCE = np.average((TARGET - MEAN) ** 2, 0, WEIGHTS)
 
 
 def test_the_best_constants_are_those_of_the_books():
-    expected = {
-        Counts(): np.log(MEAN),
-        Poisson(): np.log(MEAN),
-        Gamma(): np.log(MEAN),
-        Tweedie(1.8): np.log(MEAN),
-        NegativeBinomial(0.3): np.log(MEAN),
-        MeanSquaredError(): MEAN,
-        Normal2(): np.stack([MEAN, np.log(VARIANCE)], 1).ravel(),
-        GaussianNll(): np.stack([MEAN, np.log(VARIANCE)], 1).ravel(),
-        MeanOutput(): np.zeros(2),  # which has none
-    }
+    logs = Counts(), Poisson(), Gamma(), Tweedie(1.8), NegativeBinomial(0.3)
+    normal = np.stack([MEAN, np.log(VARIANCE)], 1).ravel()
+    expected = dict.fromkeys(logs, np.log(MEAN)) | {Normal2(): normal, GaussianNll(): normal}
+    expected |= {MeanSquaredError(): MEAN, MeanOutput(): np.zeros(2)}  # the last has none
     for loss, constant in expected.items():
         best = loss.best_constant(TARGET, constant.size, WEIGHTS)
         np.testing.assert_allclose(best, constant, rtol=1e-12, atol=1e-14, err_msg=loss.name)
@@ -170,29 +163,16 @@ def test_no_constant_nearby_is_better(loss, weights):
 
 
 def test_links_and_columns_that_move_with_the_target():
-    logs = {
-        Counts(),
-        Poisson(),
-        Gamma(),
-        Tweedie(1.3),
-        NegativeBinomial(0.4),
-        LogGamma2(),
-        FormulaLoss("(exp(y) - t) ** 2"),
-    }
+    logs = {Counts(), Poisson(), Gamma(), Tweedie(1.3), NegativeBinomial(0.4), LogGamma2()}
+    logs.add(FormulaLoss("(exp(y) - t) ** 2"))
     plain = {MeanSquaredError(), Huber(), Quantile((0.5,)), Skewed(), GaussianNll(), BinaryFocal()}
     assert [loss.name for loss in logs | plain if loss.log_link != (loss in logs)] == []
     scaling = {Poisson(): 1, Gamma(): 0, Tweedie(1.3): 0.7, FormulaLoss("(exp(y) - t) ** 2"): 2}
     assert {loss: loss.scaling for loss in scaling} == pytest.approx(scaling)
     assert NegativeBinomial(0.4).scaling is None
-    columns = {
-        Normal2(): (0,),
-        Pair(): (0, 1),
-        Quantile((0.1, 0.5, 0.9)): (0, 1, 2),
-        Counts(): (),
-        MeanSquaredError(): (0,),
-        FormulaLoss("(log(y) - log(t)) ** 2"): (),
-        FormulaLoss("abs(y - 2 * t)"): (),
-    }
+    columns = {Normal2(): (0,), Pair(): (0, 1), Quantile((0.1, 0.5, 0.9)): (0, 1, 2), Counts(): ()}
+    columns |= {MeanSquaredError(): (0,), FormulaLoss("(log(y) - log(t)) ** 2"): ()}
+    columns[FormulaLoss("abs(y - 2 * t)")] = ()
     assert {loss: loss.formulas.locations for loss in columns} == columns
 
 
@@ -288,6 +268,9 @@ def test_a_target_above_the_range_is_refused(backend, monkeypatch):
     step = TrainingStep(mlp, Rate(), Adam(mlp), 2, backend=backend)
     with pytest.raises(IndexRangeError, match=r"3 or less \(row 1 has 4\)"):
         step(np.ones((2, 2)), np.array([[-9.0], [4.0]]))
+    for ends in ("ab", (3, 1), (0.0, np.nan), None):
+        with pytest.raises(UsageError, match="Odd: target_range"):
+            type("Odd", (EntryLoss,), {"target_range": ends})
 
 
 ODD_FORMULAS = [
