@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from inspect import signature
 from math import isfinite, isinf
+from numbers import Real
 from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
@@ -60,6 +61,14 @@ class EntryLoss(Loss):
 
     open_below: ClassVar[bool] = False
     """Whether the lower bound of `target_range` itself is invalid."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        ends = cls.target_range
+        pair = isinstance(ends, tuple) and [isinstance(end, Real) for end in ends] == [True] * 2
+        if not isinstance(ends, property) and not (pair and ends[0] < ends[1]):
+            text = f"{cls.__name__}: target_range must be two numbers, the smaller first"
+            raise UsageError(f"{text} (got {quoted(ends)}); write target_range = (0.0, np.inf)")
 
     @property
     def columns(self) -> int:

@@ -197,7 +197,8 @@ class TrainingOptions:
     )
     threads: Literal["auto"] | Count = Field(
         default="auto",
-        description="Threads; auto: one for BLAS, all useful cores for compiled steps.",
+        description="Threads of compiled steps, networks and predictions; auto: all useful cores. "
+        "BLAS has one thread.",
     )
     backend: BackendName = Field(
         default="auto",

@@ -61,7 +61,7 @@ def pinned(blas: int, predicting: int = 0) -> Iterator[None]:
     before = numexpr.set_num_threads(min(blas, numexpr.MAX_THREADS)) if numexpr else 0
     token = _pinned.set(predicting or blas)
     try:
-        with _libraries().limit(limits=blas, user_api="blas"):
+        with _libraries().limit(limits=blas):
             yield
     finally:
         _pinned.reset(token)
@@ -81,7 +81,7 @@ def _libraries() -> ThreadpoolController:
 @lru_cache(maxsize=1)
 def _libraries_with(modules: int) -> ThreadpoolController:
     """Return the loaded BLAS libraries, cached until the number of imported modules changes."""
-    return ThreadpoolController()
+    return ThreadpoolController().select(user_api="blas")
 
 
 class _OneBlasThread:
@@ -93,7 +93,10 @@ class _OneBlasThread:
     def enter(self) -> None:
         with self._lock:
             if not self._users:
-                self._limit = _libraries().limit(limits=1, user_api="blas")
+                blas = _libraries().lib_controllers
+                self._before = [(library, library.num_threads) for library in blas]
+                for library in blas:
+                    library.set_num_threads(1)
             self._users += 1
 
     def leave(self) -> None:
@@ -101,7 +104,8 @@ class _OneBlasThread:
         with self._lock:
             self._users -= 1
             if not self._users:
-                self._limit.restore_original_limits()
+                for library, threads in self._before:
+                    library.set_num_threads(threads)
 
 
 _one = _OneBlasThread()
@@ -122,6 +126,5 @@ def one_blas_thread() -> Iterator[None]:
 
 def blas_name() -> str:
     """Return name and version of each loaded BLAS, such as "openblas 0.3.27"."""
-    pools = [pool for pool in _libraries().info() if pool["user_api"] == "blas"]
-    names = sorted(f"{pool['internal_api']} {pool['version']}" for pool in pools)
+    names = sorted(f"{pool['internal_api']} {pool['version']}" for pool in _libraries().info())
     return ", ".join(names) or "unknown"

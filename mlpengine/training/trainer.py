@@ -270,12 +270,8 @@ class Trainer:
         """Return the networks, with initial weights."""
         settings, train, types, seeds = self.settings, self.train, self.member_types, self.seeds
         in_dim, training, numbers = train.x.shape[1], settings.training, self.numbers
-        first = make_network(
-            settings.network,
-            (in_dim, self.task.outputs),
-            seed=settings.seed,
-            dtype=training.dtype,
-        )
+        ends = (in_dim, self.task.outputs)
+        first = make_network(settings.network, ends, seed=settings.seed, dtype=training.dtype)
         with at_setting("training", "freeze"):
             first.freeze(training.freeze)
         if SMOOTH in training.fold_members and numbers is not None:
@@ -386,13 +382,12 @@ class Trainer:
         return self._last
 
     def pinned(self) -> AbstractContextManager[None]:
-        """Limit BLAS and predictions to the threads of the settings.
+        """Limit BLAS to one thread, and predictions to the threads of the settings.
 
-        BLAS gets one thread if a step is compiled or if there are several networks, because both
-        cases use threads of their own.
+        The bits of BLAS depend on its number of threads, and on a busy machine each thread waits
+        for the slowest one.  Compiled steps and several networks use threads of their own.
         """
-        alone = self.step.backend != "compiled" and len(self.members) == 1
-        return pinned(self.threads if alone else 1, self.threads)
+        return pinned(1, self.threads)
 
     def diagnostics(self, path: Path | None = None) -> LoopDiagnostics | None:
         """Return the callback that measures a run and writes to `path`, or None if it is off."""
