@@ -334,10 +334,9 @@ def unfinished(diagnostics: Diagnostics) -> Verdict | None:
     falls = last > limits.FALL and relative > limits.RELATIVE_FALL
     faster, steps = faster_fix(diagnostics), total_steps(diagnostics)
     headline, limit, more = "Training ended too early", limits.FALL, max(30, 3 * epochs)
-    evidence = (
-        f"The loss was still falling after {plural(epochs, 'epoch')}: in the last quarter it fell "
-        f"by {percent(last)} of the loss of a constant prediction."
-    )
+    share = f": in the last quarter it fell by {percent(last)} of the loss of a constant prediction"
+    share = share if last < limits.START_TIMES else ""  # the loss of a constant is nearly 0
+    evidence = f"The loss was still falling after {plural(epochs, 'epoch')}{share}."
     if epochs < limits.MIN_EPOCHS and (left := lowest_share(diagnostics)) > limits.UNLEARNED:
         faster, last, limit = [], left, limits.UNLEARNED
         lagging = steps < limits.ENOUGH_STEPS

@@ -886,6 +886,8 @@ def _own(metric: metrics.OwnMetric) -> Metric:
         weights = None if scored.weights is None else _read_only(scored.weights)
         value: object = metric.function(_read_only(scored.truth), _read_only(predicted), weights)
         try:
+            if isinstance(value, np.ndarray) and value.ndim == 0:
+                value = value[()]
             if isinstance(value, Real) and not isinstance(value, np.timedelta64):
                 return float(value)
         except OverflowError:

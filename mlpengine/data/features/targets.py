@@ -73,7 +73,7 @@ class ClassTarget(Target):
             raise DataError(f"{table.where(column)}: dates cannot be classes; convert them to text")
         if values.kind == "number":
             _numbers(table, column)  # raises for an infinite class
-        classes: list[Label] = [_label(values, value) for value in values.distinct()]
+        classes = list(dict.fromkeys(_label(values, value) for value in values.distinct()))
         if len(classes) < 2:
             raise DataError(
                 f"{table.where(column)}: at least two values or classes are needed (all "
@@ -531,7 +531,8 @@ def row_weights(table: Table, column: str) -> Array:
 
 def _label(column: Column, value: Any) -> Label:
     if column.kind == "text":
-        return column.levels[int(value)]
+        text = column.levels[int(value)]  # -0 and 0 are the same number
+        return text[1:] if text.startswith("-0") and not text[1:].strip("0.") else text
     if column.kind == "boolean":
         return bool(value)
     number = float(value)
