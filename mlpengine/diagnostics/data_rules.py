@@ -4,7 +4,7 @@ from math import inf, isnan, nan
 
 import numpy as np
 
-from mlpengine.core.wording import shown_name
+from mlpengine.core.wording import error_text, shown_name
 from mlpengine.diagnostics import thresholds as limits
 from mlpengine.diagnostics.derived import training_share, validation_losses
 from mlpengine.diagnostics.monitor import Diagnostics
@@ -136,7 +136,7 @@ def behind_linear(diagnostics: Diagnostics) -> Verdict | None:
     evidence = (
         f"On {known.rows} the network has {shown_name(known.metric)} {known.value:.3g}, and a "
         f"linear model has {known.linear:.3g} (standard error of the difference: "
-        f"{two_digits(known.error)})."
+        f"{error_text(known.error)})."
     )
     first, last = known.fix[0], known.fix[-1]
     advice = f"Train a linear model: set {first.key} to [{', '.join(first.plain)}]"

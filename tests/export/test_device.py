@@ -412,7 +412,7 @@ def test_dates_and_huge_numbers_need_double(tmp_path, caplog):
     model = Model(Mlp([1, 2, 1]), Preprocessor("y").fit(far), "mse")
     export_training(model, tmp_path / "net.c")
     assert "a float rounds the predictions" in caplog.text
-    export(model, tmp_path / "far.c")
+    export(model, tmp_path / "far.c", name="far")
     assert "#define FAR_REAL double" in (tmp_path / "far.h").read_text()
 
 
