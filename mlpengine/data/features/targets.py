@@ -73,7 +73,7 @@ class ClassTarget(Target):
             raise DataError(f"{table.where(column)}: dates cannot be classes; convert them to text")
         if values.kind == "number":
             _numbers(table, column)  # raises for an infinite class
-        classes: list[Label] = [_label(values, value) for value in values.distinct()]
+        classes = list(dict.fromkeys(_label(values, value) for value in values.distinct()))
         if len(classes) < 2:
             raise DataError(
                 f"{table.where(column)}: at least two values or classes are needed (all "
@@ -519,25 +519,21 @@ def _rates(table: Table, columns: Sequence[str], exposure: str | None) -> Array:
 def row_weights(table: Table, column: str) -> Array:
     """Return the sample weights of a table."""
     values = _numbers(table, column, "the sample weight")
-    denormal = (values > 0) & (values < np.finfo(np.float32).tiny)
-    if denormal.any():
-        row = int(np.argmax(denormal))
-        raise DataError(
-            f"{table.where(column, row)}: sample weights must be 0 or at least 1.2e-38 "
-            f"({table[column].text(row)})"
-        )
-    if (values < 0).any() or not values.sum() > 0:
-        row = int(np.argmin(values))
-        raise DataError(
-            f"{table.where(column, row)}: sample weights must be 0 or more, and one above 0 "
-            f"({table[column].text(row)})"
-        )
+    wrong = (values < np.finfo(np.float32).tiny) & (values != 0)
+    row, text = int(np.argmax(wrong)), ""
+    if wrong[row]:
+        text = f"sample weights must be 0 or at least 1.2e-38 ({table[column].text(row)})"
+    elif not values.any():
+        text = "training, validation and test rows each need a weight above 0 (these have none)"
+    if text:
+        raise DataError(f"{table.where(column, row)}: {text}")
     return values
 
 
 def _label(column: Column, value: Any) -> Label:
     if column.kind == "text":
-        return column.levels[int(value)]
+        text = column.levels[int(value)]  # -0 and 0 are the same number
+        return text[1:] if text.startswith("-0") and not text[1:].strip("0.") else text
     if column.kind == "boolean":
         return bool(value)
     number = float(value)
