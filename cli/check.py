@@ -78,12 +78,11 @@ def command(
     tables = read_tables(file, (table, targets))
     task = load_data(file, tables=tables).task
     fitted = after(tables, task)
-    network, ends = file.config.settings.network, (fitted["features"], fitted["outputs"])
-    training = file.config.training
+    run, ends = file.config.settings, (fitted["features"], fitted["outputs"])
     with errors_of_settings(file):
-        made = make_network(network, ends, seed=file.config.seed, dtype=training.dtype)
+        made = make_network(run.network, ends, seed=run.seed, dtype=run.training.dtype)
         with at_setting("training", "freeze"):
-            made.freeze(training.freeze)
+            made.freeze(run.training.freeze)
     if fitted["features"] > tables.rows["train"]:
         shown.append(more_features(fitted["features"], tables.rows["train"]))
         if not as_json:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import click
 
 from mlpengine.config.load import differing_settings, load_config
-from mlpengine.core.wording import metric_text, printable
+from mlpengine.core.wording import error_text, metric_text, printable
 from mlpengine.models.comparison import NO_LEAD, lead_text
 from mlpengine.report import QUICK, collect, lead_of, read_run
 from mlpengine.training.measure import ONE_NETWORK
@@ -34,11 +34,7 @@ class Score(NamedTuple):
     error: float | None = None
 
     def __str__(self) -> str:
-        return (
-            metric_text(self.value)
-            if not self.error
-            else f"{metric_text(self.value)} +- {self.error:.2g}"
-        )
+        return metric_text(self.value) + (f" +- {error_text(self.error)}" if self.error else "")
 
 
 @click.command("compare", epilog=EPILOG)

@@ -78,7 +78,6 @@ def _row(table: Table, number: int) -> Table:
     places = np.flatnonzero(numbers == number)
     if not len(places):
         ends = f"{numbers[0]} to {numbers[-1]}" if len(numbers) else "none"
-        raise UsageError(
-            f"--row: must be a {table.numbering} of {table.source} ({ends}; got {number})"
-        )
+        place = "line that begins a row" if table.numbering == "line" else "row"
+        raise UsageError(f"--row: must be a {place} of {table.source} ({ends}; got {number})")
     return table.rows(places[:1])

@@ -57,10 +57,7 @@ Examples:
   mlpengine export runs/pump --format c-train --package arduino -o libraries/pump
 """
 
-DEVICE_FORMAT = "c-train"
-
-OF_DEVICES = [("training", name) for name in ("clip_norm", "freeze", "dtype")]
-"""Settings that c-train takes from the run or from `--set`, besides the optimizer."""
+DEVICE_FORMAT, OF_DEVICES = "c-train", ("clip_norm", "freeze", "dtype")
 
 EXPORT_NAMES = {
     "onnx": "model.onnx",
@@ -127,11 +124,8 @@ def command(
     _refuse(form, name=name, package=package, settings=settings)
     overrides = [parse_override(text) for text in settings]
     for label, key, _ in overrides:
-        if key[0] != "optimizer" and key[:2] not in OF_DEVICES:
-            raise UsageError(
-                f"export: --set takes optimizer, {', '.join(map('.'.join, OF_DEVICES))} "
-                f"(got {label}); other settings change nothing here"
-            )
+        if key[0] != "optimizer" and key not in [("training", name) for name in OF_DEVICES]:
+            raise UsageError(f"export: {label} changes nothing in {form}; leave it out")
     with _naming(path), np.errstate(over="ignore", invalid="ignore"):
         if form == DEVICE_FORMAT:
             shown, lines = _write_training(run, model, path, overrides, package)

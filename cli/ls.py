@@ -9,7 +9,7 @@ import click
 from mlpengine.config.sweep import SETTINGS
 from mlpengine.core.errors import RunError, UsageError
 from mlpengine.core.files import is_run, missing, pasted, read_mapping
-from mlpengine.core.wording import columns_of, left, metric_text, printable
+from mlpengine.core.wording import columns_of, error_text, left, metric_text, printable
 from mlpengine.diagnostics.verdict import NOTE
 from mlpengine.models.task import OUT_OF_FOLD
 from mlpengine.training.result import read_result
@@ -103,7 +103,7 @@ def cells(run: dict[str, Any]) -> tuple[str, ...]:
     """Return the texts of one line, in the order of `COLUMNS`."""
     score = "-"
     if run["metric"]:
-        error = f" +- {run['error']:.2g}" if run["error"] else ""
+        error = f" +- {error_text(run['error'])}" if run["error"] else ""
         name = run["metric"].replace("_", " ")
         warm = ", warm start" * bool(run["warm_start"])
         score = f"{name} {metric_text(run['value'])}{error} ({part_title(run['part'])}{warm})"

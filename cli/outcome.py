@@ -161,7 +161,8 @@ def mistakes(
     """Return a confusion matrix, the commonest confusions, or a summary of the residuals."""
     predicted = task.predict(output)
     if isinstance(task, Regression) and task.has_errors:
-        return _residuals(part.truth, predicted, task.target.columns, name)
+        rows = slice(None) if part.weights is None else part.weights > 0
+        return _residuals(part.truth[rows], predicted[rows], task.target.columns, name)
     if not isinstance(task, Classification):
         return []
     if len(labels) > SHOWN_CLASSES:

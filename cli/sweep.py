@@ -245,10 +245,8 @@ def finish(study: "Study") -> dict[str, Any]:
     )
     write_atomically(directory / BEST, (head + file.resolved()).encode())
     if not Path(best["run_dir"]).is_dir():
-        raise RunError(
-            f"{best['run_dir']}: the directory of the best trial is missing; restore it, or train "
-            f"the trial again: mlpengine train {pasted(shortest(directory / BEST))}"
-        )
+        again = f"train the trial again: mlpengine train {pasted(shortest(directory / BEST))}"
+        raise RunError(f"{best['run_dir']}: the directory of the best trial is missing; {again}")
     outcome["pages"] = []
     if file.config.report.html:
         from mlpengine.report import REPORT_FILE, sweep_page, write_page

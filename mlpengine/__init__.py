@@ -131,7 +131,7 @@ __getattr__, __dir__ = lazy_names(  # 0.01 s: names are imported at first use
         "training": ("Callback", "Loop", "OnlineClassifier", "OnlineRegressor", "load"),
     },
     (
-        *("backends", "data", "diagnostics", "models", "nn", "ops", "optim", "step", "tape"),
-        "training",
+        *("backends", "data", "diagnostics", "export", "models", "nn", "ops", "optim", "step"),
+        *("tape", "training"),
     ),
 )

@@ -478,7 +478,8 @@ def _config(
                 raise
     file = checked_sections(sections, name)
     how = reading_of(file).to_dict()
-    texts += _text_columns(model, detected.table if detected else None)
+    known, how["numbers"] = _columns_by_kind(model, detected.table if detected else None)
+    texts += known
     for part, rows in in_memory.items():
         if part not in tables:
             own_infers = infers and part == "train"
@@ -488,11 +489,12 @@ def _config(
     return file, tables, decided, warned
 
 
-def _text_columns(model: Model | None, table: Table | None) -> list[str]:
-    """Return the columns that are texts in a model, or in the training table."""
+def _columns_by_kind(model: Model | None, table: Table | None) -> tuple[list[str], list[str]]:
+    """Return the columns of texts in a model or in the training table, and the table's others."""
     if model:
-        return model.preprocessor.text_columns
-    return [name for name in table.names if table[name].kind == "text"] if table else []
+        return model.preprocessor.text_columns, []
+    kinds = {name: table[name].kind for name in table.names} if table else {}
+    return [n for n in kinds if kinds[n] == "text"], [n for n in kinds if kinds[n] != "text"]
 
 
 def _equal_numbers(table: Table | None, targets: Sequence[str], *, infers: bool) -> Iterator[str]:

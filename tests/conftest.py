@@ -79,7 +79,7 @@ def flats():
     cells = {
         "area": area.round(1).tolist(),
         "rooms": rng.integers(1, 6, rows).tolist(),
-        "kind": rng.choice(["old", "new", "</script>"], rows).tolist(),
+        "kind": rng.choice(["old", "n\u00a0e\r\u200d\tw", "</script>"], rows).tolist(),
         "sold": [f"2024-{m:02}-{d:02}" for m, d in rng.integers(1, 13, (rows, 2)).tolist()],
         "lift": rng.choice(["true", "false"], rows).tolist(),
     }

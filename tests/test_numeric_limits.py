@@ -91,6 +91,14 @@ def test_a_schedule_that_leaves_the_dtype_later_stops_before_the_step(backend):
     assert step.optimizer.steps == 2
 
 
+@pytest.mark.parametrize("backend", ["numpy", "compiled"])
+def test_squares_of_gradients_that_overflow_are_refused(backend):
+    mlp = Mlp([3, 2], seed=1)
+    step = TrainingStep(mlp, mlpengine.MeanSquaredError(), Adam(mlp), 4, backend=backend)
+    with pytest.raises(NumericalError, match=r"weight is 1e\+18"):
+        step(np.ones((4, 3), "f4"), np.full((4, 2), 1e18, "f4"))
+
+
 HUGE = np.float32(3e38)
 
 

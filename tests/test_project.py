@@ -38,6 +38,7 @@ def test_the_package_imports_what_is_used_when_it_is_used():
     assert all(hasattr(mlpengine, name) for name in mlpengine.__all__)
     assert set(mlpengine.__all__) <= set(dir(mlpengine))
     assert mlpengine.optim.Sgd is mlpengine.Sgd
+    assert all([mlpengine.export.export, mlpengine.data.features.Preprocessor])
     with pytest.raises(AttributeError, match="'mlpengine' has no attribute 'nothing'"):
         _ = mlpengine.nothing
 

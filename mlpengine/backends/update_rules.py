@@ -1,6 +1,7 @@
 """Formulas and settings of an optimizer's update, for all backends."""
 
 from collections.abc import Mapping, Sequence
+from math import sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -63,10 +64,13 @@ def largest_factor(ranges: Sequence[ParameterRange]) -> float:
     return max([1.0, *(run.lr for run in ranges)])
 
 
-def largest_update(dtype: "np.dtype[np.floating]", ranges: Sequence[ParameterRange]) -> float:
-    """Return the maximum of learning rate * gradient norm in a valid step.
+def largest_step(update: Update) -> tuple[float, float]:
+    """Return the maxima of learning rate * gradient norm, and of the norm, in a valid step.
 
-    A larger product is an error, because weights or momentum would overflow: momentum can reach a
-    hundred times the gradient.  The learning rate does not include the factors of `ranges`.
+    Above the first, weights or momentum would overflow: momentum can reach a hundred times the
+    gradient.  Above the second, moments that average squares would.  The learning rate does not
+    include the factors of `ranges`.
     """
-    return float(np.finfo(dtype).max) / 1024 / largest_factor(ranges)
+    largest = float(np.finfo(update.params.dtype).max) / 1024
+    norm = sqrt(largest) if update.floors else float(np.finfo(np.float64).max)
+    return largest / largest_factor(update.ranges), norm

@@ -128,8 +128,9 @@ def linear_comparison(data: LoadedData, mean: NetworkMean) -> BaselineScore | No
     config = data.file.config
     if (data.folds is None and "validation" not in data.parts) or not config.model.hidden:
         return None
-    if 0.5 not in getattr(config.loss, "levels", [0.5]):
-        return None  # R2 does not judge other quantiles than the median
+    of_numbers = getattr(data.task, "has_errors", False)
+    if of_numbers and not getattr(data.loss.plain(), "is_central", True):
+        return None  # R2 does not judge such predictions
     scored = scored_rows(data, mean, test=False, most=COMPARED)
     if not np.isfinite(scored.output).all():
         return None

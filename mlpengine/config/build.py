@@ -223,7 +223,7 @@ def load_run_data(run: Path, preprocessor: Preprocessor | None, command: str = "
 
 def _check_predictions(loss: EntryLoss, y: Array) -> None:
     """Warn if the lowest loss of a target is at a prediction far from the target."""
-    if "regression" not in loss.tasks:
+    if "regression" not in loss.tasks or loss.columns > 1:
         return
     target = float(y.ravel()[np.nanargmax(np.abs(y))])
     best = loss.best_prediction(target)

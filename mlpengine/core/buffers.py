@@ -89,8 +89,8 @@ def unmasked(values: Any, where: str) -> Array:
     if has_masked_entries(values):
         count = plural(int(np.count_nonzero(values.mask)), "entry", "entries")
         raise DataError(
-            f"{where}: must have no masked entries (got {count} of {values.size:,}); write "
-            "x.filled(0), with the right value in place of 0, or leave out these rows"
+            f"{where}: must have no masked entries (got {count} of {values.size:,}); give "
+            "them values, such as by .filled(0), or leave out these rows"
         )
     try:
         return np.asarray(values)

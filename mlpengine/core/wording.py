@@ -29,6 +29,9 @@ DISPLAY_NAMES = {
 }
 """Display names of metrics and of columns of metrics.csv."""
 
+ALIASES = {"bce": "bce_with_logits", "linear": "identity", "lrelu": "leaky_relu", "swish": "silu"}
+"""Names of activations and losses in other libraries, with the names here."""
+
 
 def plural(number: int, noun: str, many: str = "") -> str:
     """Return a number with a noun: "1 row", "1,234 rows"; `many` is an irregular plural."""
@@ -136,7 +139,9 @@ def nearest(wrong: object, names: Iterable[str], cutoff: float = 0.6) -> str | N
     >>> nearest("Prise", ["price", "Price", "size"])
     'Price'
     """
-    text = str(wrong)
+    text, names = str(wrong), [*names]
+    if (same := ALIASES.get(text.lower())) in names:
+        return same
     if len(text) > LONGEST_NAME:  # the time grows with the square of the length
         return None
     by_case: dict[str, list[str]] = {}
@@ -169,6 +174,11 @@ def metric_text(value: float | None) -> str:
     if abs(value) < 1e7:
         return f"{value:.0f}" if abs(value) >= 1e4 else f"{value:.5g}"
     return f"{value:.2e}"
+
+
+def error_text(value: float) -> str:
+    """Return a standard error with two digits, such as 0.0080, or more before the point."""
+    return f"{value:.0f}" if 9.95 <= value < 1e7 else f"{value:#.2g}"
 
 
 def script_json(value: object) -> str:

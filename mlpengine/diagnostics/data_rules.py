@@ -4,13 +4,14 @@ from math import inf, isnan, nan
 
 import numpy as np
 
-from mlpengine.core.wording import shown_name
+from mlpengine.core.wording import error_text, shown_name
 from mlpengine.diagnostics import thresholds as limits
 from mlpengine.diagnostics.derived import training_share, validation_losses
 from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.run_rules import (
     LOGITS,
     faster_fix,
+    is_behind,
     lags,
     narrowest,
     raised,
@@ -135,7 +136,7 @@ def behind_linear(diagnostics: Diagnostics) -> Verdict | None:
     evidence = (
         f"On {known.rows} the network has {shown_name(known.metric)} {known.value:.3g}, and a "
         f"linear model has {known.linear:.3g} (standard error of the difference: "
-        f"{two_digits(known.error)})."
+        f"{error_text(known.error)})."
     )
     first, last = known.fix[0], known.fix[-1]
     advice = f"Train a linear model: set {first.key} to [{', '.join(first.plain)}]"
@@ -232,7 +233,7 @@ def wrong_loss(diagnostics: Diagnostics) -> Verdict | None:
     """The loss is low, but the squared error is high: the loss does not lead to the mean."""
     known, loss = diagnostics.baselines, diagnostics.loss
     share, limit = training_share(diagnostics), limits.LOSS_MISLEADS
-    if loss is None or loss.name in (MeanSquaredError.name, *LOGITS) or not lags(diagnostics):
+    if loss is None or loss.name in (MeanSquaredError.name, *LOGITS) or not is_behind(diagnostics):
         return None
     if not isnan(known.doubtful):
         return None  # classes have no mean

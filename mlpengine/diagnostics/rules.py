@@ -33,7 +33,7 @@ from mlpengine.diagnostics.samples import median
 from mlpengine.diagnostics.units import range_of
 from mlpengine.diagnostics.verdict import NOTE, Verdict, Verdicts, brief, percent, two_digits
 from mlpengine.ops import MeanSquaredError
-from mlpengine.optim import FullBatch
+from mlpengine.optim import FullBatch, Optimizer
 from mlpengine.settings import (
     EarlyStopping,
     FeatureSettings,
@@ -303,7 +303,9 @@ def lr_low(diagnostics: Diagnostics) -> Verdict | None:
     """No step changed the weights much, and the loss has hardly fallen."""
     ratios, limit = layer_ratios(diagnostics), limits.SLOW_RATIO
     largest = float(ratios.max()) if ratios.size else nan
-    if not 0 < largest < limit or training_share(diagnostics) < 0.7:
+    last = diagnostics.series.of("update_ratio", diagnostics.columns.layers - 1)
+    still = largest == 0 and (last == 0).any() and usual_lr(diagnostics) < limits.GUIDE_RATIO
+    if not still and (not 0 < largest < limit or training_share(diagnostics) < 0.7):
         return None
     headline = "Learning rate is too low"
     evidence = (
@@ -311,6 +313,8 @@ def lr_low(diagnostics: Diagnostics) -> Verdict | None:
         f"{limits.GUIDE_RATIO} is usual (up to {limits.AIM} in the first step)."
     )
     fix = suited_lr_fix(diagnostics)
+    if still:
+        evidence, fix = "No step changed any weight.", [Fix(Optimizer, "lr", limits.GUIDE_RATIO)]
     advice = lr_advice(fix, f"Multiply it by {two_digits(limits.AIM / start_ratio(diagnostics))}.")
     no_fix, others = unknown(fix), rates(diagnostics, 100.0, 1000.0)
     return Verdict("lr_low", None, headline, evidence, largest, limit, advice, fix, no_fix,

@@ -1,7 +1,7 @@
 """Rules about the curves of a run and its settings: epochs, batches, optimizer, regularization."""
 
 from collections.abc import Sequence
-from math import exp, inf, isfinite, nan, sqrt
+from math import exp, inf, isfinite, isnan, nan, sqrt
 
 import numpy as np
 
@@ -334,10 +334,9 @@ def unfinished(diagnostics: Diagnostics) -> Verdict | None:
     falls = last > limits.FALL and relative > limits.RELATIVE_FALL
     faster, steps = faster_fix(diagnostics), total_steps(diagnostics)
     headline, limit, more = "Training ended too early", limits.FALL, max(30, 3 * epochs)
-    evidence = (
-        f"The loss was still falling after {plural(epochs, 'epoch')}: in the last quarter it fell "
-        f"by {percent(last)} of the loss of a constant prediction."
-    )
+    share = f": in the last quarter it fell by {percent(last)} of the loss of a constant prediction"
+    share = share if last < limits.START_TIMES else ""  # the loss of a constant is nearly 0
+    evidence = f"The loss was still falling after {plural(epochs, 'epoch')}{share}."
     if epochs < limits.MIN_EPOCHS and (left := lowest_share(diagnostics)) > limits.UNLEARNED:
         faster, last, limit = [], left, limits.UNLEARNED
         lagging = steps < limits.ENOUGH_STEPS
@@ -394,11 +393,18 @@ def narrowest(diagnostics: Diagnostics) -> float:
 def lags(diagnostics: Diagnostics) -> bool:
     """Return whether a simple model is better on new rows than the network on training rows.
 
-    False for weighted classes, because the loss then does not minimize the number of errors.
+    False for weighted classes, because the loss then does not minimize the number of errors, and
+    for a loss that does not lead to a mean or median, because the squared error does not judge it.
     """
-    known = diagnostics.baselines
-    if weighs_classes(diagnostics):
+    if weighs_classes(diagnostics) or not is_behind(diagnostics):
         return False
+    has_classes = not isnan(diagnostics.baselines.doubtful)
+    return has_classes or getattr(diagnostics.loss, "is_central", True)
+
+
+def is_behind(diagnostics: Diagnostics) -> bool:
+    """Return whether a simple model has a clearly smaller squared error, or fewer wrong classes."""
+    known = diagnostics.baselines
     return known.error - known.best > max(limits.BEHIND, 3 * known.deviation)
 
 

@@ -28,11 +28,7 @@ Content = str | int | float | None | Iterable["Content"]
 
 def tag(name: str, /, *content: Content, **attributes: str | float | None) -> Markup:
     """Return an HTML element; `class_` sets its class, and attributes of None are left out."""
-    texts = [
-        f' {key.rstrip("_").replace("_", "-")}="{_safe(str(value))}"'
-        for key, value in attributes.items()
-        if value is not None
-    ]
+    texts = [_attribute(key, str(v)) for key, v in attributes.items() if v is not None]
     start = f"<{name}{''.join(texts)}"
     if name in VOID:
         return Markup(f"{start}/>" if name not in ("col", "input", "link", "meta") else f"{start}>")
@@ -61,6 +57,12 @@ def _safe(text: str) -> str:
     if text.isprintable() and not _has_special(text):
         return text
     return escape("\n".join(map(printable, text.split("\n"))), quote=True)
+
+
+def _attribute(key: str, text: str) -> str:
+    """Return an attribute; a `value` keeps its control characters, because scripts read it."""
+    value = escape(text).replace("\r", "&#13;") if key == "value" else _safe(text)
+    return f' {key.rstrip("_").replace("_", "-")}="{value}"'
 
 
 def number(value: float | None, digits: int = 4) -> str:

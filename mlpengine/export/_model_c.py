@@ -249,6 +249,8 @@ def why_double(model: Model, rounded: float = ROUNDED) -> str:
         constants += [] if target.bounds is None else [target.bounds]
         if target.log and target.bounds is not None:  # exp of a small number must not be 0
             constants.append(1 / target.bounds)
+        if np.any(np.abs(target.center) * 2.0**-24 > rounded * target.scale) and not target.log:
+            return "a float rounds the predictions"
     if any(np.abs(one).max(initial=0) > np.finfo(np.float32).max for one in constants):
         return "a number of the table is beyond the range of float"
     varies = numbers.factor > 0

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from math import ceil, exp, log, nan
 from numbers import Real
 from typing import NamedTuple
@@ -15,7 +16,7 @@ from mlpengine.core.spec import Array
 from mlpengine.core.wording import quoted
 from mlpengine.models.task import Regression, Split, Task
 
-_log = logging.getLogger("mlpengine")
+_warn_once = cache(logging.getLogger("mlpengine").warning)
 
 RESIDUALS = "residuals"
 """Prefix of the names of the arrays of `Residuals` in a file."""
@@ -154,7 +155,7 @@ class Residuals:
         """
         low, high = self.ends(level)
         if ceil(level * (len(self.errors) + 1)) > len(self.errors):
-            _log.warning(
+            _warn_once(
                 "warning: intervals of %g need %d out-of-fold rows (there are %d); these intervals "
                 "hold a smaller share of new targets",
                 *(level, ceil(level / (1 - level) - 1e-9), len(self.errors)),

@@ -5,9 +5,8 @@ from typing import Any, NamedTuple
 
 from mlpengine.core.spec import Array
 from mlpengine.core.structure import finite
-from mlpengine.core.wording import metric_text, plural, shown_name
+from mlpengine.core.wording import error_text, metric_text, plural, shown_name
 from mlpengine.diagnostics.thresholds import PROBABLE, SMALL_LEAD
-from mlpengine.diagnostics.verdict import two_digits
 from mlpengine.models.baselines import Guess, baseline_scores
 from mlpengine.models.metrics import higher_is_better
 
@@ -65,7 +64,7 @@ def lead_text(data: Mapping[str, Any]) -> str:
         return f"equal in {data['by']}"
     if data["error"] is None or data["error"] != data["error"]:
         return f"{data['ahead']} is ahead in {data['by']}, perhaps by chance; give more rows"
-    by = f"by {data['difference']:.2g} +- {data['error']:.2g} in {data['by']}"
+    by = f"by {error_text(data['difference'])} +- {error_text(data['error'])} in {data['by']}"
     if data["better"] is None:
         return f"no clear difference: {data['ahead']} is ahead {by}"
     return f"better: {data['better']}, {by}"
@@ -125,7 +124,7 @@ class Comparison(NamedTuple):
         width = max(20, *(len(name) + 2 for name in self.names))
         lines = [f"{plural(self.rows, 'row'):<16}{''.join(f'{n:>{width}}' for n in self.names)}"]
         for name, pair in self.metrics.items():
-            cells = (f"{f'{metric_text(v)} +- {two_digits(e)}':>{width}}" for v, e in pair)
+            cells = (f"{f'{metric_text(v)} +- {error_text(e)}':>{width}}" for v, e in pair)
             lines.append(f"{name:<16}{''.join(cells)}")
         return "\n".join([*lines, lead_text(self.lead.as_dict(self.names))])
 

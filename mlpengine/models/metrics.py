@@ -54,7 +54,7 @@ class OwnMetric(NamedTuple):
 
 
 def metric(
-    *, of: PredictionKind = "numbers", higher_is_better: bool = False
+    function: None = None, /, *, of: PredictionKind = "numbers", higher_is_better: bool = False
 ) -> Callable[[MetricFunction], MetricFunction]:
     """Register a function as a metric, under the function's name, in this process.
 
@@ -68,15 +68,13 @@ def metric(
 
     Raises: UsageError for the name of another metric, or for a function with other arguments.
     """
-    if of not in get_args(PredictionKind):
-        raise UsageError(
-            f"metric: of must be one of {', '.join(get_args(PredictionKind))} (got {of!r})"
-        )
-
+    if function is not None:
+        raise UsageError('metric: write @metric() or @metric(of="numbers"), with parentheses')
+    if of not in (kinds := get_args(PredictionKind)):
+        raise UsageError(f"metric: of must be one of {', '.join(kinds)} (got {of!r})")
     if not isinstance(higher_is_better, bool):
-        raise UsageError(
-            f"metric: higher_is_better must be True or False (got {quoted(higher_is_better)})"
-        )
+        text = f"must be True or False (got {quoted(higher_is_better)})"
+        raise UsageError(f"metric: higher_is_better {text}")
 
     def register(function: MetricFunction) -> MetricFunction:
         name = getattr(function, "__name__", "")
@@ -89,10 +87,8 @@ def metric(
         try:
             signature(function).bind(None, None, None)
         except TypeError:
-            takes = f"{name}{signature(function)}"
-            raise UsageError(
-                f"metric {name}: must take targets, predictions and weights (got {takes})"
-            ) from None
+            text = f"must take targets, predictions and weights (got {name}{signature(function)})"
+            raise UsageError(f"metric {name}: {text}") from None
         OWN_METRICS[name] = OwnMetric(function, of, higher_is_better)
         return function
 

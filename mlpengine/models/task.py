@@ -171,6 +171,8 @@ class Scored:
             given = self.probabilities if name in PROBABILITY_METRICS else self.predicted
             if name == "log_loss":
                 given = metrics.log_losses(self.truth, given)
+            if name == "cost" and (rule := getattr(self.task, "threshold", None)):
+                given = metrics.row_costs(self.truth, given, rule.positive, rule.costs)
             known[name] = metrics.influences(name, self.truth, given, self.weights)
         return known
 
@@ -271,7 +273,10 @@ class Task(ABC):
         is_text = isinstance(name, str)
         if not is_text or not (name in ("loss", *self.all_metrics) or self._parsed_metric(name)):
             listed = ", ".join(known)
-            raise UsageError(f"this task has {listed} (got {name!r}){suggestion(name, known)}")
+            why = suggestion(name, known)
+            if name == "cost":
+                why = "; cost needs a threshold, chosen after training by training.threshold.costs"
+            raise UsageError(f"this task has {listed} (got {name!r}){why}")
         if name not in ("loss", *self.headline):
             self.headline = (*self.headline, name)
 
@@ -886,6 +891,8 @@ def _own(metric: metrics.OwnMetric) -> Metric:
         weights = None if scored.weights is None else _read_only(scored.weights)
         value: object = metric.function(_read_only(scored.truth), _read_only(predicted), weights)
         try:
+            if isinstance(value, np.ndarray) and value.ndim == 0:
+                value = value[()]
             if isinstance(value, Real) and not isinstance(value, np.timedelta64):
                 return float(value)
         except OverflowError:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from inspect import signature
 from math import isfinite, isinf
+from numbers import Real
 from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
@@ -60,6 +61,14 @@ class EntryLoss(Loss):
 
     open_below: ClassVar[bool] = False
     """Whether the lower bound of `target_range` itself is invalid."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        ends = cls.target_range
+        pair = isinstance(ends, tuple) and [isinstance(end, Real) for end in ends] == [True] * 2
+        if not isinstance(ends, property) and not (pair and ends[0] < ends[1]):
+            text = f"{cls.__name__}: target_range must be two numbers, the smaller first"
+            raise UsageError(f"{text} (got {quoted(ends)}); write target_range = (0.0, np.inf)")
 
     @property
     def columns(self) -> int:
@@ -188,13 +197,17 @@ class EntryLoss(Loss):
                         "the target, such as abs(y - t)"
                     )
 
-    def best_prediction(self, target: float) -> float:
-        """Return the prediction with the lowest loss for a target; NaN for several columns."""
-        if self.columns > 1 or self.target_columns > 1:
-            return float("nan")
-        output = self.best_constant(np.array([[target]]), 1)
-        given = {str(self.formulas.outputs[0].leaf): output}
+    def best_prediction(self, *targets: float) -> float:
+        """Return the constant prediction with the lowest mean loss for some targets."""
+        outputs = self.best_constant(np.array(targets)[:, None], self.columns)
+        leaves = (str(one.leaf) for one in self.formulas.outputs)
+        given = dict(zip(leaves, outputs[:, None], strict=True))
         return float(evaluate(self.predictions[self.point].formula, given)[0])
+
+    @property
+    def is_central(self) -> bool:
+        """Whether the best prediction for symmetric targets is their center, as mean and median."""
+        return abs(self.best_prediction(*np.linspace(0.1, 0.9, 33)) - 0.5) < 0.01
 
     @property
     def _limits(self) -> str:

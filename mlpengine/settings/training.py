@@ -168,7 +168,7 @@ class TrainingOptions:
     metrics: Texts = Field(
         default=(),
         description="Further metrics to compute after every epoch: any that mlpengine evaluate "
-        "shows; for numbers also pinball_LEVEL, such as pinball_0.9.",
+        "shows except cost; for numbers also pinball_LEVEL, such as pinball_0.9.",
     )
     freeze: Annotated[tuple[WholeNumber, ...], one_or_more(int)] = Field(
         default=(), description="Layers that are not trained: 0 is the first, -1 the last."

@@ -147,11 +147,14 @@ class BoundStep(Uncopyable):
         for statistics in self.scratch.recording.statistics:
             statistics.restore()
         step, fault = optimizer.steps + 1, self.find_fault()
+        floats = [one for one in arrays_in(*self.targets()) if one.dtype.kind == "f"]
+        size = max((float(np.nanmax(np.abs(one))) for one in floats), default=0)
+        most = f"; the largest target or weight is {size:g}" * bool(floats)
         if fault is None and isfinite(loss) and isfinite(norm):
             lr = optimizer.scheduled_lr(optimizer.steps) * largest_factor(optimizer.ranges)
-            text = f"the update must be finite (lr {lr:g}, gradient norm {norm:g})"
+            text = f"the update must be finite (lr {lr:g}, gradient norm {norm:g}{most})"
             return NumericalError(f"step {step}: {text}"), []
-        place = fault.place if fault else "the loss is not finite, although every output is"
+        place = fault.place if fault else f"the loss is not finite, although every output is{most}"
         if optimizer.steps and not (fault and fault.in_data):
             place += f"; learning rate {optimizer.current_lr:g}"
         error = NumericalError(f"step {step}: loss and gradients must be finite ({place})")

@@ -10,7 +10,7 @@ from zlib import crc32
 
 import numpy as np
 
-from mlpengine.backends.update_rules import largest_update
+from mlpengine.backends.update_rules import largest_step
 from mlpengine.core.buffers import quiet_runner, second_call, unmasked
 from mlpengine.core.errors import (
     CompileError,
@@ -105,7 +105,7 @@ class TrainingStep:
 
     __slots__ = (  # an unknown attribute, such as ``step.lr = 0.1``, is an AttributeError
         *_BOUND,
-        *("__weakref__", "_agreed", "_axes", "_busy", "_checked", "_clip_norm", "_largest_update"),
+        *("__weakref__", "_agreed", "_axes", "_busy", "_checked", "_clip_norm", "_largest_step"),
         *("_batch_size", "_target", "_backend", "bad_rows", "clipped_norm", "clipped_steps"),
         *("grad_norm", "loss", "loss_value", "mlp", "not_compiled"),
         *("optimizer", "ranks", "rematerialization", "shards", "_threads", "_weighted"),
@@ -159,7 +159,7 @@ class TrainingStep:
             buffers = make_buffers(self.mlp, *sizes, self.ranks, self._scratch)
         self._buffers = buffers
         self._quiet: Callable[..., float] = quiet_runner()
-        self._largest_update = largest_update(self.mlp.dtype, self.optimizer.ranges)
+        self._largest_step = largest_step(self.optimizer.describe_update())
         self._bound: dict[int, BoundStep] = {}
         self._frozen = self.mlp.params.frozen
         self._full = self._last = self.bound(self.batch_size)
@@ -339,8 +339,8 @@ class TrainingStep:
             bound.update.call.loss = value
             return self._run_fused(bound, bound.update)
         self.grad_norm, self.clipped_norm = norm, clipped = self._clip(self.clip_norm)
-        update = optimizer.scheduled_lr(optimizer.steps) * clipped
-        if not (isfinite(value) and isfinite(norm) and update <= self._largest_update):
+        (update, size), lr = self._largest_step, optimizer.scheduled_lr(optimizer.steps)
+        if not (isfinite(value) and isfinite(norm) and clipped <= size and lr * clipped <= update):
             raise self._error(bound)
         for call in self._update:
             call()

@@ -257,6 +257,8 @@ class Loop(Uncopyable):
                     f"must be None (got {given})"
                 )
             parts = [train.rows(np.flatnonzero(folds == k)) for k in range(size)]
+        if len({id(step.mlp) for step in each}) < len(each):
+            raise UsageError("loop: each step needs a network of its own (two steps have the same)")
         self.validation = parts[0]
         seeds = _seeds(seed, len(each))
         for step in each:

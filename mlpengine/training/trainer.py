@@ -270,12 +270,8 @@ class Trainer:
         """Return the networks, with initial weights."""
         settings, train, types, seeds = self.settings, self.train, self.member_types, self.seeds
         in_dim, training, numbers = train.x.shape[1], settings.training, self.numbers
-        first = make_network(
-            settings.network,
-            (in_dim, self.task.outputs),
-            seed=settings.seed,
-            dtype=training.dtype,
-        )
+        ends = (in_dim, self.task.outputs)
+        first = make_network(settings.network, ends, seed=settings.seed, dtype=training.dtype)
         with at_setting("training", "freeze"):
             first.freeze(training.freeze)
         if SMOOTH in training.fold_members and numbers is not None:

@@ -18,8 +18,11 @@ from pyarrow import parquet
 
 import mlpengine
 from mlpengine.config import json_schema, load_config
+from mlpengine.data.features import NumberTarget
 from mlpengine.data.tables import _arrow, _csv, read_table
+from mlpengine.models import Regression, Split
 from mlpengine_cli.main import run
+from mlpengine_cli.outcome import mistakes
 from mlpengine_cli.predict import row_names
 from mlpengine_cli.tables import Coded, csv_text, escaped
 
@@ -128,15 +131,21 @@ def test_evaluate(at, trained):
     assert "rows are true classes" in at("evaluate", "run").out
 
 
+def test_residuals_leave_out_rows_of_weight_0():
+    task, truth = Regression(NumberTarget(["y"], [0.0], [1.0])), np.array([[1.0], [2.0], [9.0]])
+    part = Split(truth, truth, weights=np.array([1.0, 3.0, 0.0]))
+    _, line = mistakes(task, part, np.array([[1.5], [2.5], [0.0]]), [], "test")
+    assert line.split() == ["y", *["0.5000"] * 5]
+
+
 def test_evaluate_weighs_accuracy_and_confusion_matrix_alike(at, trained, tmp_path):
     text = (trained / "flowers.csv").read_text().replace("rose", "rose" * 99)
     (tmp_path / "even.csv").write_text(text)
     header, *lines = text.splitlines()
     heavy = [f"{line},{1 + number % 5}" for number, line in enumerate(lines)]
     (tmp_path / "heavy.csv").write_text("\n".join([f"{header},weight", *heavy]) + "\n")
-    assert (
-        at("init", tmp_path / "heavy.csv", "--target", "kind", "-o", tmp_path / "h.yaml").code == 0
-    )
+    made = at("init", tmp_path / "heavy.csv", "--target", "kind", "-o", tmp_path / "h.yaml")
+    assert made.code == 0
     make_small(tmp_path / "h.yaml")
     settings = ["data.weight=weight", "data.drop=[id, length, answer, unit]", "report=false"]
     out = ["--out", tmp_path / "heavy", "--epochs", 2, "-q"]
@@ -318,7 +327,7 @@ def test_compare(at):
     record = Path("other", "result.json")
     text = at("compare", "run", "other").out
     assert re.search(r"model\.hidden(.|\n)*networks +1 +1\n", text)
-    assert f"by {found['difference']:.2g} +- {found['error']:.2g} in test accuracy" in text
+    assert f"by {found['difference']:#.2g} +- {found['error']:#.2g} in test accuracy" in text
     same = at("compare", "run", "run").out
     assert re.search(r"the settings are the same(.|\n)*equal in", same)
     record.write_text("{}")

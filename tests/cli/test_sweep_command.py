@@ -87,8 +87,7 @@ def test_a_config_of_init_is_swept_by_its_score_out_of_fold(mlpengine):
     assert mlpengine("train", best["config"], "-o", "best", "-q").code == 0
     assert Path("best/model.safetensors").read_bytes() == Path(best["model"]).read_bytes()
     shutil.rmtree(best["run_dir"])
-    done = mlpengine("sweep", "--join", Path(best["config"]).parent)
-    assert (done.code, f"{best['run_dir']}: " in done.err) == (1, True)
+    assert mlpengine("sweep", "--join", "s").code == 1
 
 
 @pytest.mark.parametrize("pruner", ["median", "hyperband"])

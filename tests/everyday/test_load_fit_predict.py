@@ -343,7 +343,7 @@ def test_texts_of_other_column_types_are_read_as_the_model_reads_them(tmp_path):
     rows.to_csv(tmp_path / "t.csv", index=False)
     rows.to_parquet(tmp_path / "t.parquet")
     texts = dict.fromkeys(("day", "on", "count", "version"), "category")
-    model, _ = mlpengine.fit(tmp_path / "t.csv", "y", **once)
+    model, _ = mlpengine.fit(tmp_path / "t.csv", "y", test=rows.astype(texts), **once)
     for other in (rows, rows.astype(texts), tmp_path / "t.parquet"):
         np.testing.assert_array_equal(model.predict(other), model.predict(tmp_path / "t.csv"))
     for test in (rows, tmp_path / "t.csv"):  # texts of a Parquet file stay texts: 3.10 is not 3.1

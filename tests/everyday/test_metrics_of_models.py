@@ -51,9 +51,8 @@ def test_errors_of_several_targets_are_shown_one_by_one(frame):
         )
         r2 = reference.r2_score(frame[name], predicted[:, k])
         assert measured[f"r2 of {name}"] == pytest.approx(r2)
-    assert measured["mae"] == pytest.approx(
-        (measured["mae of price"] + measured["mae of mass"]) / 2
-    )
+    both = measured["mae of price"] + measured["mae of mass"]
+    assert measured["mae"] == pytest.approx(both / 2)
 
 
 @pytest.mark.parametrize("folds", [None, 2])
@@ -118,9 +117,8 @@ def test_the_pinball_loss_measures_every_regression(loss, frame):
 
 def test_a_metric_of_ones_own_that_is_no_number_is_named(frame, own):
     for odd in (None, np.ones(1), 10**400, np.timedelta64("NaT")):
-        metrics.OWN_METRICS["largest_gap"] = metrics.OwnMetric(
-            lambda *_, v=odd: v, "numbers", False
-        )
+        one = metrics.OwnMetric(lambda *_, v=odd: v, "numbers", False)
+        metrics.OWN_METRICS["largest_gap"] = one
         with pytest.raises(mlpengine.UsageError, match=r"metric .*number \(got "):
             mlpengine.fit(frame[["b", "price"]], "price", training={"metrics": ["largest_gap"]})
     with pytest.raises(mlpengine.UsageError, match=r"weights \(got wrong\(a, b\)"):
@@ -128,21 +126,20 @@ def test_a_metric_of_ones_own_that_is_no_number_is_named(frame, own):
         @mlpengine.metric()
         def wrong(a, b): ...
 
-    for options in ({"higher_is_better": "yes"}, {}):
-        with pytest.raises(mlpengine.UsageError, match=r"True or False|a name \(got"):
-            mlpengine.metric(**options)(lambda t, p, w: 0.0)
-    metrics.OWN_METRICS["largest_gap"] = metrics.OwnMetric(
-        lambda t, *_: t.fill(0), "numbers", False
-    )
+    for given, options in (((), {"higher_is_better": "yes"}), ((), {}), ((abs,), {})):
+        with pytest.raises(mlpengine.UsageError, match=r"True or False|a name \(got|@metric\(\)"):
+            mlpengine.metric(*given, **options)(lambda t, p, w: 0.0)
+    one = metrics.OwnMetric(lambda t, *_: t.fill(0), "numbers", False)
+    metrics.OWN_METRICS["largest_gap"] = one
     with pytest.raises(ValueError, match="read-only"):  # other metrics read these targets
         mlpengine.fit(frame[["b", "price"]], "price", training={"metrics": ["largest_gap"]})
 
 
 def test_wrong_names_of_metrics_are_refused(frame, own):
     features = frame[["a", "b", "c", "price"]]
-    stop = {"early_stopping": {"monitor": "largest_gab"}}
-    with pytest.raises(mlpengine.ConfigError, match="'largest_gap'"):
-        mlpengine.fit(features, "price", training=stop)
+    for wrong, said in (("largest_gab", "'largest_gap'"), ("cost", "training.threshold.costs")):
+        with pytest.raises(mlpengine.ConfigError, match=said):
+            mlpengine.fit(features, "price", training={"early_stopping": {"monitor": wrong}})
     for name in ("r2", "loss"):
         with pytest.raises(mlpengine.UsageError, match=name):
             mlpengine.metric()(type("", (), {"__name__": name, "__module__": "x"})())

@@ -401,13 +401,19 @@ def test_what_has_no_c_is_refused(tmp_path, options, message):
     assert [*tmp_path.iterdir()] == []
 
 
-def test_dates_and_huge_numbers_need_double(tmp_path):
+def test_dates_and_huge_numbers_need_double(tmp_path, caplog):
     with pytest.raises(UsageError, match="a column of dates needs real double"):
         export_training(model_of(("k", "from", "y"), {"target": "y"}), tmp_path / "net.c")
     huge = Table({"x": Column(np.arange(9.0) * 1e60), "y": Column(np.arange(9.0))}, "rows")
     preprocessor = Preprocessor("y").fit(huge)
     with pytest.raises(UsageError, match="must fit a float"):
         export_training(Model(Mlp([1, 2, 1]), preprocessor, "mse"), tmp_path / "net.c")
+    far = Table({"x": Column(np.arange(9.0)), "y": Column(np.arange(9.0) + 1e7)}, "rows")
+    model = Model(Mlp([1, 2, 1]), Preprocessor("y").fit(far), "mse")
+    export_training(model, tmp_path / "net.c")
+    assert "a float rounds the predictions" in caplog.text
+    export(model, tmp_path / "far.c", name="far")
+    assert "#define FAR_REAL double" in (tmp_path / "far.h").read_text()
 
 
 # ---------------------------------------------------------------- sizes

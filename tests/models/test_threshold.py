@@ -63,7 +63,11 @@ def test_a_model_decides_by_its_threshold_everywhere(frame, tmp_path):
     assert (predicted == np.where(chance > limit, "yes", "no")).all()
     (_, wrong), (missed, _) = confusion_matrix(frame.left, predicted)
     assert model.evaluate(frame)["cost"] == pytest.approx((5 * missed + wrong) / len(frame))
-    assert result.metrics["out_of_fold"]["cost"] < 0.8
+    cost, accuracy = (result.metrics["out_of_fold"][name] for name in ("cost", "accuracy"))
+    assert cost < 0.8
+    variance = 6 * cost - 5 * (1 - accuracy) - cost**2  # of costs 5 and 1
+    error = result.spreads["out_of_fold"]["+-"]["cost"]
+    assert error == pytest.approx((variance / 191) ** 0.5)
     truth = (frame.left == "yes").to_numpy().astype(int)
     rows, output = Split(frame, truth, truth), model.outputs(frame)
     scored = ScoredRows("test", rows, output, truth, np.arange(240), 240)
@@ -72,8 +76,7 @@ def test_a_model_decides_by_its_threshold_everywhere(frame, tmp_path):
     np.testing.assert_allclose([curves["false_positive_rate"], curves["recall"]], [fall, rise])
     assert curves["decisions"][0]["recall"] == rise[limits > limit][-1]
     model.save(tmp_path / "m")
-    again = mlpengine.load(tmp_path / "m")
-    assert again.threshold == model.threshold
+    assert (again := mlpengine.load(tmp_path / "m")).threshold == model.threshold
     assert (again.predict(frame) == predicted).all()
     student, _ = mlpengine.distill(frame, "left", predict=model, made=0, training={"epochs": 2})
     assert student.threshold == model.threshold
@@ -86,9 +89,8 @@ def test_a_model_decides_by_its_threshold_everywhere(frame, tmp_path):
     plain = replace(model, threshold=None)
     assert model.compare(plain, frame).lead[:3] == ("cost", "data", 0)
     assert plain.compare(model, frame).lead[:3] == both.lead[:3] == ("cost", "data", 1)
-    assert score_of(result.trained.data, scored, 0.0, model.threshold)["predictions"]["model"][
-        "accuracy"
-    ]["value"] == pytest.approx(ours["accuracy"])
+    scores = score_of(result.trained.data, scored, 0.0, model.threshold)["predictions"]["model"]
+    assert scores["accuracy"]["value"] == pytest.approx(ours["accuracy"])
     other = model.with_threshold(0.9)
     assert (other.predict(frame) == np.where(chance > 0.9, "yes", "no")).all()
     text = export(model, tmp_path / "m.c") and (tmp_path / "m.c").read_text()

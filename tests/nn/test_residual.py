@@ -125,7 +125,7 @@ def test_frozen_layers_stay_as_they_are(backend):
         ({"blocks": 0}, "blocks must be a whole number of at least 1 and at most 1000 (got 0)"),
         ({"width": 2.5}, "width must be a whole number of at least 1 (got 2.5)"),
         ({"dropout": 1.0}, "dropout must be a finite number, at least 0 and less than 1 (got 1.0)"),
-        ({"activation": "rellu"}, "did you mean 'relu'"),
+        ({"activation": "swish"}, "did you mean 'silu'"),
     ],
 )
 def test_what_cannot_be_is_one_clear_error(options, what):

@@ -7,7 +7,8 @@ import pytest
 
 import mlpengine
 from mlpengine import Adam, Mlp, TrainingStep
-from mlpengine.core.errors import FormulaError, IndexRangeError
+from mlpengine.config.baselines import linear_comparison
+from mlpengine.core.errors import FormulaError, IndexRangeError, UsageError
 from mlpengine.core.fields import Positive
 from mlpengine.data.features import NumberTarget
 from mlpengine.diagnostics.constant_loss import baseline_loss
@@ -109,17 +110,10 @@ VARIANCE = np.average((TARGET - MEAN) ** 2, 0, WEIGHTS)
 
 
 def test_the_best_constants_are_those_of_the_books():
-    expected = {
-        Counts(): np.log(MEAN),
-        Poisson(): np.log(MEAN),
-        Gamma(): np.log(MEAN),
-        Tweedie(1.8): np.log(MEAN),
-        NegativeBinomial(0.3): np.log(MEAN),
-        MeanSquaredError(): MEAN,
-        Normal2(): np.stack([MEAN, np.log(VARIANCE)], 1).ravel(),
-        GaussianNll(): np.stack([MEAN, np.log(VARIANCE)], 1).ravel(),
-        MeanOutput(): np.zeros(2),  # which has none
-    }
+    logs = Counts(), Poisson(), Gamma(), Tweedie(1.8), NegativeBinomial(0.3)
+    normal = np.stack([MEAN, np.log(VARIANCE)], 1).ravel()
+    expected = dict.fromkeys(logs, np.log(MEAN)) | {Normal2(): normal, GaussianNll(): normal}
+    expected |= {MeanSquaredError(): MEAN, MeanOutput(): np.zeros(2)}  # the last has none
     for loss, constant in expected.items():
         best = loss.best_constant(TARGET, constant.size, WEIGHTS)
         np.testing.assert_allclose(best, constant, rtol=1e-12, atol=1e-14, err_msg=loss.name)
@@ -135,18 +129,9 @@ def test_the_best_constants_are_those_of_the_books():
 @pytest.mark.parametrize(
     "loss",
     [
-        Counts(),
-        Huber(0.7),
-        LogCosh(),
-        LogGamma2(),
-        MeanAbsoluteError(),
-        Normal2(),
-        Pair(),
-        Quantile((0.1, 0.5, 0.9)),
-        Skewed(),
-        FormulaLoss("abs(y - t) ** 1.5"),
+        *(Counts(), Huber(0.7), LogCosh(), LogGamma2(), MeanAbsoluteError(), Normal2(), Pair()),
+        *(Quantile((0.1, 0.5, 0.9)), Skewed(), FormulaLoss("abs(y - t) ** 1.5"), BinaryFocal()),
         BinaryCrossEntropyWithLogits(2.5),
-        BinaryFocal(),
         SoftmaxCrossEntropy(label_smoothing=0.1, class_weights=(1.0, 2.0, 5.0)),
     ],
     ids=lambda loss: loss.name,
@@ -170,30 +155,20 @@ def test_no_constant_nearby_is_better(loss, weights):
 
 
 def test_links_and_columns_that_move_with_the_target():
-    logs = {
-        Counts(),
-        Poisson(),
-        Gamma(),
-        Tweedie(1.3),
-        NegativeBinomial(0.4),
-        LogGamma2(),
-        FormulaLoss("(exp(y) - t) ** 2"),
-    }
+    squares = FormulaLoss("(exp(y) - t) ** 2")
+    logs = {Counts(), Poisson(), Gamma(), Tweedie(1.3), NegativeBinomial(0.4), LogGamma2(), squares}
     plain = {MeanSquaredError(), Huber(), Quantile((0.5,)), Skewed(), GaussianNll(), BinaryFocal()}
     assert [loss.name for loss in logs | plain if loss.log_link != (loss in logs)] == []
-    scaling = {Poisson(): 1, Gamma(): 0, Tweedie(1.3): 0.7, FormulaLoss("(exp(y) - t) ** 2"): 2}
+    scaling = {Poisson(): 1, Gamma(): 0, Tweedie(1.3): 0.7, squares: 2}
     assert {loss: loss.scaling for loss in scaling} == pytest.approx(scaling)
     assert NegativeBinomial(0.4).scaling is None
-    columns = {
-        Normal2(): (0,),
-        Pair(): (0, 1),
-        Quantile((0.1, 0.5, 0.9)): (0, 1, 2),
-        Counts(): (),
-        MeanSquaredError(): (0,),
-        FormulaLoss("(log(y) - log(t)) ** 2"): (),
-        FormulaLoss("abs(y - 2 * t)"): (),
-    }
+    columns = {Normal2(): (0,), Pair(): (0, 1), Quantile((0.1, 0.5, 0.9)): (0, 1, 2), Counts(): ()}
+    columns |= {MeanSquaredError(): (0,), FormulaLoss("(log(y) - log(t)) ** 2"): ()}
+    columns[FormulaLoss("abs(y - 2 * t)")] = ()
     assert {loss: loss.formulas.locations for loss in columns} == columns
+    middles = {MeanSquaredError(), Huber(), Quantile((0.1, 0.5, 0.9)), GaussianNll(), squares}
+    others = {Quantile((0.8,)), FormulaLoss("where(t > y, 5 * (t - y), y - t)")}
+    assert {loss for loss in middles | others if loss.is_central} == middles
 
 
 @pytest.mark.parametrize("loss", [Poisson(), Gamma(), Tweedie(1.3)])
@@ -278,6 +253,8 @@ def test_targets_in_a_range_are_not_standardized(loss, monkeypatch, caplog):
     _, result = mlpengine.fit({"a": x[:, 0], "b": x[:, 1], "y": y}, "y", loss=loss.name, **few)
     assert (result.metrics["test"]["r2"] > 0) == (loss is Wait)
     assert ("predictions" in caplog.text) == (loss is Rate)
+    score = linear_comparison(result.trained.data, result.trained.fitted.mean)
+    assert (score is None) == (loss is Rate)  # is not lowest at the mean or median
     assert loss().best_prediction(8.0) == pytest.approx(8.0 if loss is Wait else -np.log(8))
 
 
@@ -288,6 +265,9 @@ def test_a_target_above_the_range_is_refused(backend, monkeypatch):
     step = TrainingStep(mlp, Rate(), Adam(mlp), 2, backend=backend)
     with pytest.raises(IndexRangeError, match=r"3 or less \(row 1 has 4\)"):
         step(np.ones((2, 2)), np.array([[-9.0], [4.0]]))
+    for ends in ("ab", (3, 1), (0.0, np.nan), None):
+        with pytest.raises(UsageError, match="Odd: target_range"):
+            type("Odd", (EntryLoss,), {"target_range": ends})
 
 
 ODD_FORMULAS = [

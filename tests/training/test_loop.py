@@ -212,12 +212,14 @@ def test_a_loss_that_has_exploded_fails(epochs, fails):
     step = TrainingStep(mlp, MeanSquaredError(), Sgd(mlp, lr=50.0), 40)
     task = Regression(NumberTarget(["y"], [0.0], [1.0]))
     loop = Loop(step, task, part, epochs=epochs)
-    with pytest.raises(DataError, match=r"train\.y must be float64"):
-        Loop(step, task, Split(x, y.astype("f4")), epochs=1)
-    with pytest.raises(UsageError, match="seed must be a whole number from 0"):
-        Loop(step, task, part, epochs=1, seed=-1)
-    with pytest.raises(UsageError, match=r"counted from 0.*2 steps, 2 folds of 40 rows"):
-        Loop([step, step], task, part, epochs=1, folds=[0, 2] * 20)
+    for steps, rows, options, text in [
+        (step, Split(x, y.astype("f4")), {}, r"train\.y must be float64"),
+        (step, part, {"seed": -1}, "seed must be a whole number from 0"),
+        ([step] * 2, part, {"folds": [0, 2] * 20}, "counted from 0.*2 steps, 2 folds of 40 rows"),
+        ([step] * 2, part, {}, "each step needs a network of its own"),
+    ]:
+        with pytest.raises((DataError, UsageError), match=text):
+            Loop(steps, task, rows, epochs=1, **options)
     with pytest.raises(NumericalError, match="feature 0 of row 0 is inf"):
         Loop(deepcopy(step), task, part, Split(x * np.inf, y, y), epochs=1).run()
     if fails:

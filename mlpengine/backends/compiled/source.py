@@ -21,7 +21,7 @@ from mlpengine.backends.compiled.statements import CFunction, If, Phase, Stateme
 from mlpengine.backends.compiled.target import CompileTarget
 from mlpengine.backends.compiled.tiling import highest_tile
 from mlpengine.backends.compiled.update_loops import update_functions, update_vectors
-from mlpengine.backends.update_rules import Update, largest_update
+from mlpengine.backends.update_rules import Update, largest_step
 from mlpengine.backends.values import Batch, MatrixValue, UnsupportedError
 from mlpengine.core.buffers import address_of
 from mlpengine.core.spec import Array
@@ -189,12 +189,13 @@ def _step_defines(
     if layout.knows("bad_label"):
         yield f"#define LABEL_ERROR ({layout.pointer('bad_label')})"
     if update is not None:
-        info = np.finfo(dtype)
+        info, (largest_update, largest_norm) = np.finfo(dtype), largest_step(update)
         yield f"#define PARAMETERS INT64_C({update.params.size})"
         yield f"#define GRADS ({layout.pointer('grads')})"
         yield f"#define CHUNK_SUMS ({layout.pointer('chunk_sums')})"
         yield f"#define SMALLEST_SUM {float(info.tiny) * NORM_CHUNK / float(info.eps)!r}"
-        yield f"#define LARGEST_UPDATE {largest_update(dtype, update.ranges)!r}"
+        yield f"#define LARGEST_UPDATE {largest_update!r}"
+        yield f"#define LARGEST_NORM {largest_norm!r}"
         yield f"#define FLUSH_EVERY {update.flush_every}"
         yield f"#define TINY {float(info.tiny)!r}"
         yield f"#define PARAMS ({layout.pointer('params')})"

@@ -1,6 +1,6 @@
 /* A step calls the functions of the program.  Macros that must be defined: GATHERS if rows are copied
    from a data set; EACH_LOSS if there is a loss, LABEL_ERROR if it has labels; PARAMETERS, RANGES,
-   GRADS, CHUNK_SUMS, SMALLEST_SUM, LARGEST_UPDATE and FLUSH_EVERY if there is an update. */
+   GRADS, CHUNK_SUMS, SMALLEST_SUM, LARGEST_UPDATE, LARGEST_NORM and FLUSH_EVERY if there is an update. */
 
 #ifdef PARAMETERS
 /* Make step `number` of the optimizer for this thread's parameters, with gradients times `factor`. */
@@ -26,7 +26,7 @@ static int64_t apply(struct call *call, const int64_t number, const double lr, c
   const double limit = call->clip_norm;
   const double factor = norm + 1e-6 > limit ? limit / (norm + 1e-6) : 1;
   const double clipped = norm * factor;
-  if (lr * clipped > LARGEST_UPDATE) return NOT_FINITE;
+  if (lr * clipped > LARGEST_UPDATE || clipped > LARGEST_NORM) return NOT_FINITE;
   if (LEADS) {
     call->clips += clipped < norm;
     call->clipped = clipped;

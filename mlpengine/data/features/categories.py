@@ -199,6 +199,6 @@ def _refuse_gap(table: Table, column: str, codes: Array, strict: bool) -> None:
     if strict and (codes < 0).any():
         row = int(np.flatnonzero(codes < 0)[0])
         raise DataError(
-            f"{table.where(column, row)}: the value is missing; fill it in, or set data.missing to "
-            "mean, median or indicator"
+            f"{table.where(column, row)}: the value is missing; fill it in, or train with "
+            "data.missing: mean, median or indicator"
         )

@@ -36,7 +36,7 @@ _MARKED = re.compile(
     rf"(?P<negative>\()?(?P<sign>[+\u2212-]?)(?:\s*(?P<before>{_CURRENCY}))?\s*"
     r"(?P<inner>[+\u2212-]?)"
     r"(?P<number>(?:[\d.,'\u2019][\d.,'\u2019\u00a0\u202f ]*)?\d(?:[eE][+-]?\d+)?)"
-    rf"\s*(?P<after>[%‰°]|°[CF]|{_CURRENCY}|{_UNIT}(?:/{_UNIT})?)?\)?"
+    rf"(?P<trailing>[\u2212-]?)\s*(?P<after>[%‰°]|°[CF]|{_CURRENCY}|{_UNIT}(?:/{_UNIT})?)?\)?"
 )
 
 _DIGITS = re.compile(r"[+-]?[\d.,'\u2019\u00a0\u202f ]+(?:[eE][+-]?\d+)?")
@@ -76,9 +76,9 @@ def are_codes(levels: Sequence[str]) -> bool:
 def marked_number(column: Column) -> tuple[str, str] | None:
     """Return an example, such as ("12 %", "12"), if a text column has numbers with marks.
 
-    Marks are units, percent and currency signs, parentheses around negative numbers, and the
-    typographic minus sign.  The result is None unless nearly all levels are numbers, with at most
-    `MAX_MARKS` different marks.
+    Marks are units, percent and currency signs, parentheses around negative numbers, the
+    typographic minus sign, and a minus after the number.  The result is None unless nearly all
+    levels are numbers, with at most `MAX_MARKS` different marks.
     """
     if column.kind != "text":
         return None
@@ -90,7 +90,8 @@ def marked_number(column: Column) -> tuple[str, str] | None:
         match = _MARKED.fullmatch(level)
         if match is None or bool(match["negative"]) != level.endswith(")"):
             continue
-        is_negative = match["negative"] or {match["sign"], match["inner"]} & {"-", "\u2212"}
+        signs = {*match.group("sign", "inner", "trailing")}
+        is_negative = match["negative"] or signs & {"-", "\u2212"}
         numbers.append((level, f"{'-' if is_negative else ''}{match['number'].strip()}"))
         marks.add((match["before"], match["after"]))
     marked = [pair for pair in numbers if pair[0] != pair[1] and not parsing.is_number(pair[0])]
@@ -219,7 +220,7 @@ def gap_advice(value: str) -> str:
     """Return advice for reading a value in `GAPS` as missing; "" for other values."""
     from mlpengine.data.tables.detect import GAPS  # only reading needs this module
 
-    return f", or set data.na_values: [{value!r}]" if value.lower() in GAPS else ""
+    return f", or train with data.na_values: [{value!r}]" if value.lower() in GAPS else ""
 
 
 def _format_of(level: str) -> str:

@@ -95,10 +95,11 @@ class RowHistory(NamedTuple):
         order = [self.time, *filter(None, [self.series])]
         return list(dict.fromkeys([*order, *self.sources])) if self.columns else []
 
-    def extended(self, table: Table, before: Table | None = None) -> Table:
+    def extended(self, table: Table, before: Table | None = None, by: str = "data.lags") -> Table:
         """Append the derived columns to a table, unless the table has all of them already.
 
-        The rows of `before` and of the table are ordered together, by time.
+        The rows of `before` and of the table are ordered together, by time.  `by` begins the
+        message of missing columns.
 
         Raises: DataError for a column that is not there or holds no numbers, and for rows of one
             series with equal times.
@@ -106,7 +107,7 @@ class RowHistory(NamedTuple):
         if all(name in table for name in self.names):
             return table
         tables = [table] if before is None else [before, table]
-        order = self._order(tables, tables)
+        order = self._order(tables, tables, by)
         places = order.places[order.places.size - table.n_rows :]
         return table.join(self._derived(tables, order, places, table.source))
 
@@ -117,7 +118,7 @@ class RowHistory(NamedTuple):
 
         Raises: DataError as `extended`, and for a time that is not after the end of the series.
         """
-        order, known = self._order([before], [before, rows]), before.n_rows
+        order, known = self._order([before], [before, rows], "data.lags"), before.n_rows
         if self.time in rows and not rows[self.time].missing.any():
             tables = before, rows
             times = [dividing_values(table, "time", self.time) for table in tables]
@@ -135,15 +136,15 @@ class RowHistory(NamedTuple):
         lags = [column.length for column in self.columns if column.function == "lag"]
         if not lags:
             return None
-        order = self._order([table], [table])
+        order = self._order([table], [table], "data.lags")
         first = order.ends - np.bincount(order.codes, minlength=len(order.ends))
         early: Array = order.places - first[order.codes] < max(lags) + self.ahead - 1
         return early
 
-    def _order(self, timed: Sequence[Table], every: Sequence[Table]) -> "_Order":
+    def _order(self, timed: Sequence[Table], every: Sequence[Table], by: str) -> "_Order":
         """Order the rows of the tables `timed` by series and time; `every` may have more tables."""
         for table in timed:
-            table.require(self.reads, "data.lags")
+            table.require(self.reads, by)
         codes = np.zeros(sum(table.n_rows for table in every), np.int64)
         if self.series is not None:
             for table in every:

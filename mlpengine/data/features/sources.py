@@ -178,7 +178,7 @@ def check_numeric(table: Table, name: str, use: str = "") -> None:
 
 def _cell_error(table: Table, name: str, row: int, value: float) -> DataError:
     if np.isnan(value):
-        fix = "fill it in, or set data.missing to mean, median or indicator"
+        fix = "fill it in, or train with data.missing: mean, median or indicator"
         return DataError(f"{table.where(name, row)}: the value is missing; {fix}")
     return DataError(
         f"{table.where(name, row)}: must be finite and within {LIMIT:g} ({value}); correct the "

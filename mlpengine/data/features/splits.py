@@ -161,7 +161,7 @@ def dividing_values(table: Table, key: str, name: str) -> Array:
     column = table[name]
     if column.missing.any():
         row = int(np.flatnonzero(column.missing)[0])
-        texts = f"; if a text such as NA is a {key}, set data.na_values: []"
+        texts = f"; if a text such as NA is a {key}, train with data.na_values: []"
         raise DataError(
             f"{table.where(name, row)}: the {key} of a row is needed; fill it in, or delete the "
             f"row{texts * (column.kind == 'text')}"

@@ -73,7 +73,7 @@ class ClassTarget(Target):
             raise DataError(f"{table.where(column)}: dates cannot be classes; convert them to text")
         if values.kind == "number":
             _numbers(table, column)  # raises for an infinite class
-        classes: list[Label] = [_label(values, value) for value in values.distinct()]
+        classes = list(dict.fromkeys(_label(values, value) for value in values.distinct()))
         if len(classes) < 2:
             raise DataError(
                 f"{table.where(column)}: at least two values or classes are needed (all "
@@ -390,17 +390,16 @@ def check_target(table: Table, columns: Sequence[str]) -> None:
         return
     (name,) = columns
     column = table[name]
-    row, comma = odd_target_row(column), comma_text(column)
+    row, also = odd_target_row(column), _number_advice(column) or comma_text(column)
     if row is not None:
         value = column.text(row)
         raise DataError(
             f"{table.where(name, row)}: the target must be a number, as in most rows "
             f"({quoted(value)}); correct or clear the value{gap_advice(value)}, or set task to "
-            f"classification{f'; {comma}' if comma else ''}"
+            f"classification{f'; {also}' if also else ''}"
         )
     if kind_of(column) == "text":
-        advice = comma or "choose another column, or set task to classification"
-        advice = _number_advice(column) or advice
+        advice = also or "choose another column, or set task to classification"
         count = plural(len(column.distinct()), "different text")
         raise DataError(
             f"{table.where(name)}: the target must be numbers or classes that repeat "
@@ -412,7 +411,7 @@ def _number_advice(column: Column) -> str | None:
     """Return the advice for a text column of numbers with marks, or of codes; None for others."""
     if pair := marked_number(column):
         return marked_text(*pair)
-    if are_codes(column.used_levels()):
+    if column.kind == "text" and are_codes(column.used_levels()):
         return (
             "whole numbers beyond 2**53, or with zeros before them, are texts; subtract one of "
             "them from all, or leave out the zeros"
@@ -422,7 +421,9 @@ def _number_advice(column: Column) -> str | None:
 
 def marked_text(text: str, number: str) -> str:
     """Return the advice for a column of numbers with marks; `text` is an example."""
-    return f"{text!r} is read as text, not as a number; write {number} (the unit in the header)"
+    has_unit = text.strip("()+-\u2212 ") != number.lstrip("-")
+    header = " (the unit in the header)" if has_unit else ""
+    return f"{text!r} is read as text, not as a number; write {number}{header}"
 
 
 def fit_target(
@@ -518,25 +519,21 @@ def _rates(table: Table, columns: Sequence[str], exposure: str | None) -> Array:
 def row_weights(table: Table, column: str) -> Array:
     """Return the sample weights of a table."""
     values = _numbers(table, column, "the sample weight")
-    denormal = (values > 0) & (values < np.finfo(np.float32).tiny)
-    if denormal.any():
-        row = int(np.argmax(denormal))
-        raise DataError(
-            f"{table.where(column, row)}: sample weights must be 0 or at least 1.2e-38 "
-            f"({table[column].text(row)})"
-        )
-    if (values < 0).any() or not values.sum() > 0:
-        row = int(np.argmin(values))
-        raise DataError(
-            f"{table.where(column, row)}: sample weights must be 0 or more, and one above 0 "
-            f"({table[column].text(row)})"
-        )
+    wrong = (values < np.finfo(np.float32).tiny) & (values != 0)
+    row, text = int(np.argmax(wrong)), ""
+    if wrong[row]:
+        text = f"sample weights must be 0 or at least 1.2e-38 ({table[column].text(row)})"
+    elif not values.any():
+        text = "training, validation and test rows each need a weight above 0 (these have none)"
+    if text:
+        raise DataError(f"{table.where(column, row)}: {text}")
     return values
 
 
 def _label(column: Column, value: Any) -> Label:
     if column.kind == "text":
-        return column.levels[int(value)]
+        text = column.levels[int(value)]  # -0 and 0 are the same number
+        return text[1:] if text.startswith("-0") and not text[1:].strip("0.") else text
     if column.kind == "boolean":
         return bool(value)
     number = shortest(value)

@@ -175,7 +175,7 @@ class Table:
         wanted = dict.fromkeys(names)
         if wanted.keys() <= self.columns.keys():
             return  # fast, even with many columns
-        problems, ours = [], purpose.startswith("the model")
+        problems, ours = [], purpose.startswith(("the model", "--id"))
         free = [name for name in self.names if name not in wanted and name not in taken]
         absent = [name for name in wanted if name not in self.columns]
         for name in absent[:20]:

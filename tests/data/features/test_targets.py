@@ -19,6 +19,7 @@ WORDS = Column(np.array([1, 0, 1, 2, 0, 1], np.int32), "text", ("a", "b", "c"))
 CASES = {
     "text": (WORDS, ["a", "b", "c"]),
     "unused level": (Column(WORDS.values, "text", ("a", "b", "c", "d")), ["a", "b", "c"]),
+    "minus zero": (Column(WORDS.values, "text", ("-0.0", "0.0", "1.0")), ["0.0", "1.0"]),
     "numbers": (Column(np.array([10.0, 2, 10, 2.5, 2, 2])), [2, 2.5, 10]),
     "booleans": (Column(np.array([1.0, 0, 1, 0, 0, 1]), "boolean"), [False, True]),
 }
@@ -128,8 +129,8 @@ def test_texts_that_do_not_repeat_are_no_target():
 def test_weights_that_are_refused():
     for weights, reason in (
         ([1.0, 1e-320, 1.0], "line 3, column 'w': sample weights must be 0 or at least 1.2e-38"),
-        ([1.0, 2.0, -1.0], "line 4, column 'w': sample weights must be 0 or more"),
-        ([0.0, 0.0, 0.0], "line 2, column 'w': sample weights must be 0 or more, and one"),
+        ([1.0, 2.0, -1.0], "line 4, column 'w': sample weights must be 0 or"),
+        ([0.0, 0.0, 0.0], "line 2, column 'w': .* each need a weight above 0"),
     ):
         table = Table({"w": Column(np.array(weights))}, "t", first_line=2)
         with pytest.raises(DataError, match=reason):

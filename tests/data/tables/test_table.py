@@ -100,8 +100,9 @@ def test_select_drop_and_rows():
 def test_unknown_columns_are_named_with_the_nearest():
     table = read_table("penguins")
     with pytest.raises(DataError) as caught:
-        table.require(["specis", "zzz"], "the target")
-    assert "the target needs columns 'specis' (did you mean 'species'?), 'zzz'" in str(caught.value)
+        table.require(["specis", *map(str, range(20))], "the target")
+    told = "the target needs columns 'specis' (did you mean 'species'?), '0', "
+    assert (told in str(caught.value), "'18', ...; it" in str(caught.value)) == (True, True)
     with pytest.raises(DataError, match=r"penguins: no column 'islnd' \(did you mean 'island'"):
         table["islnd"]
 
