@@ -29,6 +29,7 @@ GAPS = frozenset(
     {"-", "--", "---", ".", "..", "*", "x", "n.a.", "n.a", "na", "n/a", "n/d", "n.d.", "nd", "nil"}
     | {"none", "null", "missing", "unknown", "not available", "(none)", "(null)", "<na>", "#n/a"}
     | {"#na", "#div/0!", "#value!", "#ref!", "k.a.", "k. a.", "unbekannt", "fehlt", "?"}
+    | {"#num!", "#name?", "#null!", "#wert!", "\\n"}
 )
 """Lower-case texts that mean missing values in columns of numbers or dates."""
 
@@ -204,8 +205,8 @@ def _proposals(
                 continue
             parts = " or ".join(f"the {_PARTS[form[0]]}" for form in forms)
             notes.append(
-                f"column {name!r}: {filled[0]!r} can have {parts} first; to use it as a date set "
-                f"data.date_format to {' or '.join(forms)}"
+                f"column {name!r}: {filled[0]!r} can have {parts} first; to use it as a date, set "
+                f"data.date_format to {' or '.join(forms)}, and remove it from data.drop"
             )
     if added:
         reading = replace(reading, na_values=tuple(dict.fromkeys(added)))

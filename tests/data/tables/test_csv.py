@@ -96,8 +96,11 @@ BAD = {
     "utf-16": ("a,b\n1,2\n".encode("utf-16"), "looks like UTF-16: save it as UTF-8"),
     "utf-32": ("a,b\n1,2\n".encode("utf-32"), "set data.text_encoding: utf-32"),
     "cut character": (b"a,b\n1,x\xc3", "must be UTF-8"),
-    "short row": (b"a,b\n1,2\n3\n", "line 3: 2 cells are needed, as in the header (1 found)"),
-    "long row": (b"a,b\n1,2\n3,4,5\n", "line 3: 2 cells are needed"),
+    "short row": (
+        b"a,b\n1,2\n# end\n",
+        "line 3: 2 cells are needed, as in the header (1 found); del",
+    ),
+    "long row": (b"a,b\n1,2\n3,4,\n", "in the header (3 found); delete ',' at the end of the line"),
     "decimal commas": (b"a,b\n1,2\n3,45,2\n", "if 3,45 is a number with a decimal comma"),
     "remarks": (b"# by hand\n# in May\na,b\n1,2\n", "delete lines above the header"),
     "twice": (b"a,b,a\n1,2,3\n", "columns 1 and 3 are both called 'a'"),
@@ -105,7 +108,7 @@ BAD = {
     "no name, last": (b"a,b,\n1,2,\n3,4,5\n", "column 3 has no name, but line 3 has a value"),
     "no name, after a line break": (
         b'a,b,,\n1,"2\n",,\n3,4,,\n5,6,,x\n',
-        "column 4 has no name, but line 5 has a value there; name the column or delete it",
+        "column 4 has no name, but line 5 has a value there; name or delete the column",
     ),
     "nul byte": (b"a,b\n1,\0\n", "line 2: holds a NUL byte"),
     "open quote": (b'a,b\n1,"x\n2,3\n', "a quoted cell is never closed"),
