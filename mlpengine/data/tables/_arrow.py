@@ -154,6 +154,11 @@ class ArrowFiles(NamedTuple):
         if not first:
             raise DataError(f"{path}: holds no rows")
 
+    def is_integer(self, path: str, name: str) -> bool:
+        """Return whether a column of a file has an integer dtype.  Raises: DataError."""
+        with self._errors(path):
+            return _is_integer(self._opened(path).schema.field(name).type)
+
     def _opened(self, path: str) -> Opened:
         opened = self.open(path)
         names = opened.schema.names
@@ -230,7 +235,8 @@ def _parsed(column: Column, kind: Any, name: str, options: CsvOptions) -> Column
     from pyarrow import types
 
     if column.kind != "text" or name in options.text:
-        return without_numbers(column, options.reading.missing_numbers)
+        dtype = kind.to_pandas_dtype() if types.is_floating(kind) else None
+        return without_numbers(column, options.reading.missing_numbers, dtype)
     if name in options.numbers:
         return of_levels(column, text_column(column.levels, name, name, options))
     if types.is_dictionary(kind):
