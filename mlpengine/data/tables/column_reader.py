@@ -146,11 +146,14 @@ class ColumnReader:
         return Column(codes, "text", levels)
 
 
-def without_numbers(column: Column, missing: Sequence[float]) -> Column:
-    """Return a column of numbers in which the numbers `missing` are missing."""
+def without_numbers(column: Column, missing: Sequence[float], dtype: type | None = None) -> Column:
+    """Return a column of numbers without the numbers `missing`, compared in a float `dtype`."""
     if not missing or column.kind != "number":
         return column
-    return Column(np.where(np.isin(column.values, missing), np.nan, column.values))
+    values, kind = column.values, np.dtype(dtype or column.values.dtype)
+    with np.errstate(over="ignore"):  # beyond float16
+        known = np.array(missing, kind if kind.kind == "f" else np.float64)
+    return Column(np.where(np.isin(values, known[np.isfinite(known)]), np.nan, values))
 
 
 def text_column(
