@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -203,8 +204,8 @@ def _blocks(
 ) -> Iterator[tuple[dict[str, Any], Array]]:
     """Read and predict blocks of rows; yield the columns to write and their numbers."""
     how = model.preprocessor.read_arguments
-    has_types = isinstance(source, str) and table_format(source) is not None
-    if key and key not in model.columns and not has_types:
+    known = table_format(source) if isinstance(source, str) else None
+    if key and key not in model.columns and known is None:
         how["text"] = [*how["text"], key]  # text keeps the leading zeros of codes
     own = model.preprocessor
     kept = {*own.columns, *own.formula_columns, *filter(None, [key])}
@@ -224,7 +225,11 @@ def _blocks(
         with np.errstate(over="ignore", invalid="ignore"):  # large weights may overflow
             output = model.forward(own.features_of(table))
             columns, numbers = output_columns(model, output, sure)
-        yield {**row_names(table, key, columns), **columns}, numbers
+        names = row_names(table, key, columns)
+        if key and table[key].kind == "text" and known and known.is_integer(str(source), key):
+            typed = [int(text) if text else None for text in names[key].labels]  # beyond 2**53
+            names[key] = replace(names[key], typed=typed)
+        yield {**names, **columns}, numbers
     if outside:
         where = model.preprocessor.options.where
         text = f"{plural(outside, 'row')} of {rows:,} outside the training filter: not {where}"

@@ -131,8 +131,14 @@ def _parquet(columns: Mapping[str, Any]) -> bytes:
     import pyarrow  # importing takes long, and few runs write Parquet
     from pyarrow import parquet
 
+    def array(values: Any) -> Any:
+        try:
+            return pyarrow.array(values)
+        except OverflowError:  # beyond int64
+            return pyarrow.array(values, pyarrow.uint64())
+
     arrays = [
-        pyarrow.array(column if isinstance(column, np.ndarray) else plain_column(column))
+        array(column if isinstance(column, np.ndarray) else plain_column(column))
         for column in columns.values()
     ]
     target = BytesIO()

@@ -19,7 +19,7 @@ readers.date = (value, { name }) => {
   const match = forms.get(name).map((form) => form.exec(text)).find(Boolean);
   if (!match) return NaN;
   const { short, name: word, half, sign = "+", east = 0, more = 0, ...parts } = match.groups;
-  let { year = 1970, month = 1, day = 1, hour = 0, minute = 0, second = 0, fraction = 0 } = parts;
+  let { year = 1970, month = 1, day = 1, hour = 0, minute = 0, second = 0, digits = 0 } = parts;
   if (short) year = Number(short) + (short >= 69 ? 1900 : 2000);
   if (word) month = MONTHS.findIndex((month) => month.startsWith(word.toLowerCase())) + 1;
   if (half) hour = hour >= 1 && hour <= 12 ? (hour % 12) + (/p/i.test(half) ? 12 : 0) : NaN;
@@ -28,6 +28,6 @@ readers.date = (value, { name }) => {
   const exists = start.getUTCMonth() === month - 1 && start.getUTCDate() === Number(day);
   if (!exists || !(hour <= 23) || minute > 59 || second >= 60) return NaN;
   const offset = Number(`${sign}1`) * (3600 * east + 60 * more);
-  const clock = 3600 * hour + 60 * minute + Number(second) + Number(`0.${fraction}`);
+  const clock = 3600 * hour + 60 * minute + Number(second) + Number(`0.${digits}`);
   return start.getTime() / 1000 + 86400 * days + clock - offset;
 };

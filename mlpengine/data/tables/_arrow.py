@@ -154,6 +154,11 @@ class ArrowFiles(NamedTuple):
         if not first:
             raise DataError(f"{path}: holds no rows")
 
+    def is_integer(self, path: str, name: str) -> bool:
+        """Return whether a column of a file has an integer dtype.  Raises: DataError."""
+        with self._errors(path):
+            return _is_integer(self._opened(path).schema.field(name).type)
+
     def _opened(self, path: str) -> Opened:
         opened = self.open(path)
         names = opened.schema.names
