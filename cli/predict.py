@@ -20,6 +20,7 @@ from mlpengine.data.features.drift import NewRows
 from mlpengine.data.tables import Column, Table, read_blocks, read_table
 from mlpengine.data.tables.parsing import FIRST_INEXACT
 from mlpengine.data.tables.reader import table_format
+from mlpengine.data.tables.table import decimals
 from mlpengine.models.calibration import checked_level
 from mlpengine.models.model import Model
 from mlpengine.models.task import Classification, MultiLabel, Regression, Task
@@ -147,8 +148,14 @@ def command(
         return
     columns, numbers = _joined(list(blocks))
     known = table_format(file)
-    if key and known and known.column and path is not None and path.suffix == ".parquet":
-        columns[key] = known.column(file, key)
+    if key and known and known.column:
+        from pyarrow import types  # importing takes long
+
+        exact = known.column(file, key)
+        if path is not None and path.suffix == ".parquet":
+            columns[key] = exact
+        elif path is None and types.is_integer(exact.type):  # JSON
+            columns[key] = exact.to_pylist()
     rows, held = len(numbers), {"columns": list(columns)}
     about = ", ".join(map(printable, columns))
     if path is not None and path.suffix == ".npy":
@@ -347,7 +354,7 @@ def _typed(column: Column) -> list[object]:
     if column.kind == "boolean":
         return list(map(bool, values))
     whole = column.is_integer and (values.dtype.kind != "f" or np.abs(values).max() < FIRST_INEXACT)
-    return list(map(int, values.tolist())) if whole else list(values.tolist())
+    return list(map(int, values.tolist())) if whole else list(decimals(values).tolist())
 
 
 def _labels(preprocessor: Preprocessor, task: Task, output: Array) -> dict[str, Any]:

@@ -177,9 +177,7 @@ def coded(column: Column) -> tuple[Array, list[str]]:
     if column.kind == "text":
         return column.values, list(column.levels)
     distinct = column.distinct()
-    return codes_into(distinct, column), [
-        number_text(column.kind, float(value)) for value in distinct
-    ]
+    return codes_into(distinct, column), [number_text(column.kind, value) for value in distinct]
 
 
 def codes_into(distinct: Array, column: Column) -> Array:

@@ -274,7 +274,7 @@ def column_profile(name: str, column: Column) -> ColumnProfile:
         shown = [f"{cut(column.levels[i])} ({counts[i]})" for i in top if counts[i]]
         summary = ", ".join(shown) + (", ..." if len(distinct) > len(shown) else "")
     elif len(distinct):
-        low, high = (number_text(column.kind, float(value)) for value in distinct[[0, -1]])
+        low, high = (number_text(column.kind, value) for value in distinct[[0, -1]])
         summary = low if low == high else f"{low} to {high}"
     else:
         summary = "all values are missing"

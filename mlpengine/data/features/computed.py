@@ -13,7 +13,7 @@ from mlpengine.core.errors import DataError, FormulaError
 from mlpengine.core.spec import Array
 from mlpengine.data.features.sources import check_numeric
 from mlpengine.data.features.thresholds import COMPUTED_ROWS
-from mlpengine.data.tables.table import Column, Table
+from mlpengine.data.tables.table import Column, Table, decimals
 from mlpengine.formula import Expr, evaluate, parse, variables
 
 
@@ -160,7 +160,7 @@ def _values(table: Table, formula: Expr) -> Array:
     values = np.empty(table.n_rows)
     for start in range(0, table.n_rows, COMPUTED_ROWS):
         rows = slice(start, min(start + COMPUTED_ROWS, table.n_rows))
-        operands = {name: table[name].values[rows].astype(np.float64) for name in names}
+        operands = {name: decimals(table[name].values[rows]) for name in names}
         values[rows] = evaluate(formula, operands)
     values[_missing(table, names)] = np.nan
     return values

@@ -44,7 +44,7 @@ class _OneHot(NamedTuple):
             if isnan(value):
                 value, kind = None, type(None)
             else:
-                text = number_text("number", float(value))
+                text = number_text("number", value)
         elif value is not None:
             return None
         if value is None:

@@ -21,7 +21,7 @@ from mlpengine.data.features.column_kinds import (
     task_of,
 )
 from mlpengine.data.features.thresholds import LEAST_TIME
-from mlpengine.data.tables.table import Column, Table, number_text
+from mlpengine.data.tables.table import Column, Table, number_text, shortest
 from mlpengine.settings.features import Standardizing, TaskName
 
 Label = str | int | float | bool
@@ -536,7 +536,7 @@ def _label(column: Column, value: Any) -> Label:
         return text[1:] if text.startswith("-0") and not text[1:].strip("0.") else text
     if column.kind == "boolean":
         return bool(value)
-    number = float(value)
+    number = shortest(value)
     return int(number) if number.is_integer() else number
 
 

@@ -201,7 +201,9 @@ class _GrowingColumn:
         if self._reader is None:
             step = TEXT if kind == "text" else NUMBERS
             self._kind = kind
-            self._reader = ColumnReader(self._name, self._options, step, self._spill)
+            self._reader = ColumnReader(
+                self._name, self._options, step, self._spill, values.dtype.type
+            )
             self._reader.expect(self._expected)
         if kind == "text":
             self._reader.add([text or "" for text in texts], values)
@@ -237,7 +239,8 @@ def _parsed(column: Column, kind: Any, name: str, options: CsvOptions) -> Column
     from pyarrow import types
 
     if column.kind != "text" or name in options.text:
-        return without_numbers(column, options.reading.missing_numbers)
+        dtype = kind.to_pandas_dtype() if types.is_floating(kind) else None
+        return without_numbers(column, options.reading.missing_numbers, dtype)
     if name in options.numbers:
         return of_levels(column, text_column(column.levels, name, name, options))
     if types.is_dictionary(kind):
@@ -306,7 +309,10 @@ def _text(values: Any) -> tuple[ColumnKind, Array, Sequence[str | None]]:
 
 
 def _numbers(values: Any) -> Array:
-    return array_of(values.cast("float64", safe=False), np.float64, np.nan)
+    dtype = values.type.to_pandas_dtype()
+    if dtype not in (np.float16, np.float32):
+        values, dtype = values.cast("float64", safe=False), np.float64
+    return array_of(values, dtype, np.nan)
 
 
 def array_of(values: Any, dtype: type[np.generic], gap: float) -> Array:

@@ -67,7 +67,12 @@ class ColumnReader:
     """
 
     def __init__(
-        self, name: str, options: CsvOptions, step: int | None = None, spill: Spill | None = None
+        self,
+        name: str,
+        options: CsvOptions,
+        step: int | None = None,
+        spill: Spill | None = None,
+        dtype: type[np.generic] = np.float64,
     ) -> None:
         self.padded = name in options.numbers
         self.broken = False
@@ -75,13 +80,13 @@ class ColumnReader:
         self._pattern = options.reading.date_pattern(name)
         self._missing_texts = options.reading.missing_texts
         self._codes = parsing.Codes(self._missing_texts)
-        self._spill, self._expected = spill, 0
+        self._spill, self._expected, self._dtype = spill, 0, dtype
         self._begin(options.first_step(name) if step is None else step, 0)
 
     def _begin(self, step: int, n_missing: int) -> None:
         """Start as the kind `step`, with `n_missing` rows of missing values."""
         self.step, self._is_empty = step, True
-        self._gap = np.array([-1], np.int32) if step == TEXT else np.array([np.nan])
+        self._gap = np.array([-1], np.int32) if step == TEXT else np.array([np.nan], self._dtype)
         self._grown = Growing(self._gap.dtype.type, self._spill)
         self._grown.expect(self._expected)
         if n_missing:
@@ -141,11 +146,14 @@ class ColumnReader:
         return Column(codes, "text", levels)
 
 
-def without_numbers(column: Column, missing: Sequence[float]) -> Column:
-    """Return a column of numbers in which the numbers `missing` are missing."""
+def without_numbers(column: Column, missing: Sequence[float], dtype: type | None = None) -> Column:
+    """Return a column of numbers without the numbers `missing`, compared in a float `dtype`."""
     if not missing or column.kind != "number":
         return column
-    return Column(np.where(np.isin(column.values, missing), np.nan, column.values))
+    values, kind = column.values, np.dtype(dtype or column.values.dtype)
+    with np.errstate(over="ignore"):  # beyond float16
+        known = np.array(missing, kind if kind.kind == "f" else np.float64)
+    return Column(np.where(np.isin(values, known[np.isfinite(known)]), np.nan, values))
 
 
 def text_column(

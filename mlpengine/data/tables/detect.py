@@ -11,8 +11,8 @@ from pydantic_core import PydanticCustomError
 
 from mlpengine.core.wording import plural
 from mlpengine.data.tables import parsing
-from mlpengine.data.tables._files import opener, readable, require_file
-from mlpengine.data.tables._records import EncodingError, TextSource, read_header, wide_encoding
+from mlpengine.data.tables._files import opener, readable, require_file, wide_encoding
+from mlpengine.data.tables._records import EncodingError, TextSource, read_header
 from mlpengine.data.tables.column_reader import AmbiguousError
 from mlpengine.data.tables.dialect import (
     DEFAULT,

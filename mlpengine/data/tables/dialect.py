@@ -117,9 +117,8 @@ class CsvDialect(TextOptions):
         texts = [value.replace(self.thousands or "", "") for value in self.na_values or ()]
         if self.decimal == ",":
             texts = [text.replace(",", ".") for text in texts]
-        known = (parse_numbers([text], MISSING) for text in texts)
-        values = [float(value[0]) for value in known if value is not None]
-        return [value for value in values if value == value]
+        known = [parse_numbers([text], MISSING, padded=False) for text in texts]
+        return [float(v[0]) for v in known if v is not None and v[0] == v[0]]
 
     def date_pattern(self, column: str) -> re.Pattern[str] | None:
         """Return the pattern of `date_format` for the dates of a column, or None."""

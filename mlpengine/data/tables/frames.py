@@ -17,7 +17,7 @@ from mlpengine.core.wording import cut, plural, quoted
 from mlpengine.data.tables.column_reader import text_column, without_numbers
 from mlpengine.data.tables.dialect import CsvOptions
 from mlpengine.data.tables.parsing import FIRST_INEXACT
-from mlpengine.data.tables.table import Column, Table, column_of, number_text
+from mlpengine.data.tables.table import Column, Table, column_of, number_text, shortest
 
 _log = logging.getLogger("mlpengine")
 
@@ -265,6 +265,8 @@ def _of_objects(
     texts = [_text(value, where, row) for row, value in enumerate(values)]
     source = where.removesuffix(f": column {name!r}")
     column = text_column(texts, name, source, options, as_text)
+    if column.missing.all() and name not in options.numbers and any(map(str.strip, texts)):
+        column = text_column(texts, name, source, options, True)  # NA and others are levels
     _require_unicode(column.levels, where)
     if name in options.labels:
         if blank := sum(isinstance(value, str) and not value.strip() for value in values):
@@ -323,7 +325,7 @@ def _refuse_equal_labels(values: list[Any], column: Column, where: str) -> None:
 
 def _with_gaps(known: Sequence[Any], missing: Array) -> Array:
     values = np.full(len(missing), np.nan)
-    values[~missing] = np.fromiter(map(float, known), np.float64, len(known))
+    values[~missing] = np.fromiter(map(shortest, known), np.float64, len(known))
     return values
 
 
@@ -355,7 +357,7 @@ def _text(value: Any, where: str, row: int) -> str:
             raise DataError(f"{where}, row {row + 1}: numbers must fit into float64")
         return str(value)
     if isinstance(value, float | np.number):
-        return number_text("number", float(value))
+        return number_text("number", shortest(value))
     if isinstance(value, date | Decimal):
         return str(value)
     raise _not_a_value(value, where, row)

@@ -41,7 +41,7 @@ _AMBIGUOUS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
 _INTEGER = re.compile(r"-?[1-9][0-9]{0,18}")
 _PADDED = re.compile(r"\s*0\d+\s*")
 _MAY_BE_PADDED = re.compile(r"(?:^|\n)[^\S\n]*0\d")
-_CLOCK = r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2}))?"
+_CLOCK = r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2})(?:\.(?P<digits>\d{1,9}))?)?"
 _POINTS = re.compile(rf"(?P<day>\d{{1,2}})\.(?P<month>\d{{1,2}})\.(?P<year>\d{{4}})(?: {_CLOCK})?")
 _TIME = re.compile(rf"{_CLOCK}(?: ?(?P<half>[AaPp])[Mm])?")
 _FIRST_DAY = {"year": 1970, "month": 1, "day": 1}
@@ -135,8 +135,9 @@ def _seconds(text: str, pattern: re.Pattern[str] | None) -> float | None:
 def _parts(match: re.Match[str]) -> dict[str, Any]:
     """Return the arguments of `datetime`.  Raises: ValueError for an unknown month, or 13 pm."""
     texts = {name: text for name, text in match.groupdict().items() if text is not None}
-    half, name, short = (texts.pop(key, "") for key in ("half", "name", "short"))
+    half, name, short, digits = (texts.pop(k, "") for k in ("half", "name", "short", "digits"))
     parts = {key: int(text) for key, text in texts.items()}
+    parts["microsecond"] = int(digits[:6].ljust(6, "0"))
     if short:
         parts["year"] = int(short) + (1900 if int(short) >= CENTURY_ENDS else 2000)
     if name:

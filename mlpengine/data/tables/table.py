@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 from unicodedata import normalize
 
 import numpy as np
@@ -77,11 +77,24 @@ class Column:
         value = self.values[row]
         if self.kind == "text":
             return self.levels[value] if value >= 0 else ""
-        return "" if value != value else number_text(self.kind, float(value))
+        return "" if value != value else number_text(self.kind, value)
+
+
+def shortest(value: Any) -> float:
+    """Return a number as float64; a float32 is the number of its shortest decimal, such as 0.1."""
+    return float(str(value) if isinstance(value, np.floating) else value)
+
+
+def decimals(values: Array) -> Array:
+    """Return numbers as float64, as `shortest` does."""
+    if values.dtype.kind == "f" and values.dtype.itemsize < 8:
+        return np.fromiter(map(float, map(str, values)), np.float64, len(values))
+    return values.astype(np.float64)
 
 
 def number_text(kind: ColumnKind, value: float) -> str:
     """Return a number, boolean or date as text, in the notation of CSV."""
+    value = shortest(value)
     if kind == "boolean":
         return "true" if value else "false"
     if kind == "date":

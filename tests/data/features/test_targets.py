@@ -1,6 +1,7 @@
 import json
 
 import numpy as np
+import pandas
 import pytest
 from sklearn.utils.class_weight import compute_class_weight
 
@@ -9,7 +10,8 @@ from mlpengine.data.features import Preprocessor, class_weights
 from mlpengine.data.features.column_kinds import odd_row
 from mlpengine.data.features.sources import check_numeric
 from mlpengine.data.features.targets import check_target, fit_target, row_weights, target_from_state
-from mlpengine.data.tables import Column, Table
+from mlpengine.data.tables import Column, Table, read_table
+from mlpengine.data.tables.frames import as_table
 
 X = Column(np.arange(6.0))
 WORDS = Column(np.array([1, 0, 1, 2, 0, 1], np.int32), "text", ("a", "b", "c"))
@@ -36,13 +38,20 @@ def test_classes_are_sorted_and_come_back(name):
     assert again.decode(again.encode(table)) == [classes[code] for code in codes]
 
 
-def test_labels_match_however_they_are_stored():
-    train = Table({"x": X, "y": Column(np.array([0.0, 1, 0, 1, 0, 1]))})
-    fitted = Preprocessor("y").fit(train)
-    texts = Column(np.array([1, 0], np.int32), "text", ("0", "1"))
-    for column in (Column(np.array([1, 0])), texts):
-        table = Table({"x": Column(np.zeros(2)), "y": column})
-        np.testing.assert_array_equal(fitted.transform(table).target, [1, 0])
+def test_labels_and_levels_match_however_they_are_stored(tmp_path):
+    frame = pandas.DataFrame({"x": [0.1, 0.3] * 3, "y": [0.1, 1] * 3})
+    single = frame.astype("f4")
+    frame.to_csv(tmp_path / "t.csv")
+    single.to_parquet(tmp_path / "t.parquet")
+    options = {"categorical": ["x"], "where": "x == 0.3"}
+    fitted = Preprocessor("y", task="classification", **options).fit(as_table(single))
+    assert (fitted.classes, fitted.categories[0].levels) == ([0.1, 1], ["0.1", "0.3"])
+    texts = as_table(frame.map("{:g}".format), text=["y"])
+    files = map(read_table, (tmp_path / "t.csv", tmp_path / "t.parquet"))
+    for table in (as_table(frame), as_table(single), texts, *files):
+        found = fitted.transform(table)
+        for column in (found.features[:, 1], found.target, fitted.rows_in_use(table)):
+            np.testing.assert_array_equal(column > 0, [False, True] * 3)
 
 
 def test_multi_label_targets():
@@ -117,18 +126,15 @@ def test_texts_that_do_not_repeat_are_no_target():
         check_target(table, ["y"])
 
 
-@pytest.mark.parametrize(
-    ("weights", "reason"),
-    [
+def test_weights_that_are_refused():
+    for weights, reason in (
         ([1.0, 1e-320, 1.0], "line 3, column 'w': sample weights must be 0 or at least 1.2e-38"),
         ([1.0, 2.0, -1.0], "line 4, column 'w': sample weights must be 0 or"),
         ([0.0, 0.0, 0.0], "line 2, column 'w': .* each need a weight above 0"),
-    ],
-)
-def test_weights_that_are_refused(weights, reason):
-    table = Table({"w": Column(np.array(weights))}, "t", first_line=2)
-    with pytest.raises(DataError, match=reason):
-        row_weights(table, "w")
+    ):
+        table = Table({"w": Column(np.array(weights))}, "t", first_line=2)
+        with pytest.raises(DataError, match=reason):
+            row_weights(table, "w")
 
 
 def skewed(rows=400, *, log=True):

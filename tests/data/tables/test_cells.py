@@ -28,20 +28,8 @@ PLAIN_AND_ODD = """
 .12345678 12345678.9 99999999.5e-3 0.000012345678901234567 4000000000000000000.5 -.e 7e 1E5 2.5E+2
 """
 BLANKS = [
-    "",
-    " 1",
-    "1 ",
-    " 2.5 ",
-    "\t3",
-    "1\u00a0",
-    "\u0661",
-    "1 2",
-    "  ",
-    '4"',
-    "- 1",
-    " 007",
-    "0 ",
-]
+    "", " 1", "1 ", " 2.5 ", "\t3", "1\u00a0", "\u0661", "1 2", "  ", '4"', "- 1", " 007", "0 ",
+]  # fmt: skip
 NUMBERS = [*PLAIN_AND_ODD.split(), *BLANKS]
 
 
@@ -119,7 +107,7 @@ def test_numbers_beside_a_spelling_of_missing_cells_stay_numbers(gap, way):
     np.testing.assert_array_equal(column.values, truth)
 
 
-@pytest.mark.parametrize("gap", ["-999", "-999.0", "-999.00", "1.5", "1.50", "0"])
+@pytest.mark.parametrize("gap", ["-999", "-999.0", "-999.00", "1.5", "1.50", "0", "1.51"])
 def test_a_number_that_means_missing_matches_each_spelling_as_in_pandas(gap, way, tmp_path):
     cells = ["-999", "-999.0", "-999.000", "1.5", "1.50", "0", "0.0", "1.51", "-99.0", "7"]
     text = "a,b\n" + "".join(f"{cell},1\n" for cell in cells)
@@ -131,6 +119,12 @@ def test_a_number_that_means_missing_matches_each_spelling_as_in_pandas(gap, way
     file = read_table(tmp_path / "t.parquet", na_values=[gap])
     for table in (as_table(frame, na_values=[gap]), matrix, file):
         np.testing.assert_array_equal(table["a"].values, expected)
+    frame.astype("f4").to_parquet(tmp_path / "t.parquet")
+    file = read_table(tmp_path / "t.parquet", na_values=[gap])
+    for table in (as_table(frame.astype("f4"), na_values=[gap]), file):
+        np.testing.assert_array_equal(table["a"].values, expected.astype("f4"))
+    exponent = read("a\n1e20\n1.00e+20\n7\n", na_values=["1e+20"])["a"]
+    np.testing.assert_array_equal(exponent.values, [np.nan, np.nan, 7])
 
 
 ISO = """
@@ -142,14 +136,8 @@ ISO = """
 2020-01-02T03:04Z 2020-01-02T03:04:05.123456789Z 1969-12-31T23:59:59.25+00:00
 9999-12-31T23:59:59 9999-12-31T23:59:59-00:01
 """
-MOMENTS = [
-    *ISO.split(),
-    "2020-01-02 03:04:05",
-    "2020-01-02 03:04",
-    " 2020-01-02",
-    "2020-01-02\t",
-    "",
-]
+MORE = ["2020-01-02 03:04:05", "2020-01-02 03:04", " 2020-01-02", "2020-01-02\t", ""]
+MOMENTS = [*ISO.split(), *MORE]
 
 
 def test_a_text_is_the_moment_that_python_reads(way):
