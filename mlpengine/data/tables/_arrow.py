@@ -239,8 +239,7 @@ def _parsed(column: Column, kind: Any, name: str, options: CsvOptions) -> Column
     from pyarrow import types
 
     if column.kind != "text" or name in options.text:
-        dtype = kind.to_pandas_dtype() if types.is_floating(kind) else None
-        return without_numbers(column, options.reading.missing_numbers, dtype)
+        return without_numbers(column, options.reading.missing_numbers)
     if name in options.numbers:
         return of_levels(column, text_column(column.levels, name, name, options))
     if types.is_dictionary(kind):

@@ -146,13 +146,13 @@ class ColumnReader:
         return Column(codes, "text", levels)
 
 
-def without_numbers(column: Column, missing: Sequence[float], dtype: type | None = None) -> Column:
-    """Return a column of numbers without the numbers `missing`, compared in a float `dtype`."""
+def without_numbers(column: Column, missing: Sequence[float]) -> Column:
+    """Return a column of numbers without the numbers `missing`, compared in its own dtype."""
     if not missing or column.kind != "number":
         return column
-    values, kind = column.values, np.dtype(dtype or column.values.dtype)
+    values = column.values
     with np.errstate(over="ignore"):  # beyond float16
-        known = np.array(missing, kind if kind.kind == "f" else np.float64)
+        known = np.array(missing, values.dtype if values.dtype.kind == "f" else np.float64)
     return Column(np.where(np.isin(values, known[np.isfinite(known)]), np.nan, values))
 
 

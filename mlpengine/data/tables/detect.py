@@ -37,7 +37,7 @@ MAX_GAPS = 3
 
 _DATE = re.compile(
     r"(\d{4}|\d{1,2}|[A-Za-z]{3,9})([-/. ]?)(\d{1,2}|[A-Za-z]{3,9})(,? |\2)(\d{4}|\d{1,2})"
-    r"(?:(,? )\d{1,2}:\d{2}(:\d{2})?( ?[AaPp][Mm])?)?"
+    r"(?:(,? )\d{1,2}:\d{2}(:\d{2}(?:\.\d{1,9})?)?( ?[AaPp][Mm])?)?"
 )
 """Pattern of a date: three parts with two separators, and optionally a time."""
 

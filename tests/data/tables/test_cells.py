@@ -123,13 +123,13 @@ def test_a_number_that_means_missing_matches_each_spelling_as_in_pandas(gap, way
     file = read_table(tmp_path / "t.parquet", na_values=[gap])
     for table in (as_table(frame.astype("f4"), na_values=[gap]), file):
         np.testing.assert_array_equal(table["a"].values, expected.astype("f4"))
-    exponent = read("a\n1e20\n1.00e+20\n7\n", na_values=["1e+20"])["a"]
+    exponent = read("a\n1e20\n1.00e+20\n7\n", na_values=["1" + "0" * 20])["a"]
     np.testing.assert_array_equal(exponent.values, [np.nan, np.nan, 7])
 
 
 ISO = """
 2020-01-02 2020-02-29 2019-02-29 1900-02-29 2000-02-29 0001-01-01 0000-01-01 9999-12-31 2020-13-01
-2020-00-10 2020-01-00 2020-04-31 2020-01-02T03:04:05 2020-01-02T23:59:59 2020-01-02T24:00:00
+2020-00-10 2020-01-00 2020-04-31 2020-01-02T03:04:05 2020-01-02T23:59:59 2020-01-02T24:00:01
 2020-01-02T03:60:00 2020-01-02T03:04:60 2020-01-02T03:04 2020-01-02T03:04:05Z 2020/01/02 20200102
 2020-1-2 2020-01-02T03:04:05.5 2020-01-02T03:04:05+01:00 2O20-01-02 1969-12-31T23:59:59 2020-01-0x
 2020-01-02T03:04:05.123456 2020-01-02T03:04:05.999999Z 2020-01-02T03:04-0930 0001-01-01T00:00+14:00
