@@ -3,7 +3,6 @@
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -121,7 +120,8 @@ def command(
     the model's threshold (0.5, or the result of training.threshold).  --quantile adds <target>_0.1
     and so on.  For censored times, --times adds survival_365 and so on: the probability of no event
     before time 365.  A .npy file has numbers only: probabilities or predicted values, and 0 or 1
-    for each class of --set.  The column of --id keeps its type.
+    for each class of --set.  The column of --id stays unchanged if FILE is Parquet or Feather, and
+    OUT is Parquet.
     """
     _check_levels(level, set_level, by_class=by_class)
     path = None if out == "-" else Path(out)
@@ -147,6 +147,15 @@ def command(
             write_file(csv_text(columns, header=not number))
         return
     columns, numbers = _joined(list(blocks))
+    known = table_format(file)
+    if key and known and known.column:
+        from pyarrow import types  # importing takes long
+
+        exact = known.column(file, key)
+        if path is not None and path.suffix == ".parquet":
+            columns[key] = exact
+        elif path is None and types.is_integer(exact.type):  # JSON
+            columns[key] = exact.to_pylist()
     rows, held = len(numbers), {"columns": list(columns)}
     about = ", ".join(map(printable, columns))
     if path is not None and path.suffix == ".npy":
@@ -204,8 +213,8 @@ def _blocks(
 ) -> Iterator[tuple[dict[str, Any], Array]]:
     """Read and predict blocks of rows; yield the columns to write and their numbers."""
     how = model.preprocessor.read_arguments
-    known = table_format(source) if isinstance(source, str) else None
-    if key and key not in model.columns and known is None:
+    has_types = isinstance(source, str) and table_format(source) is not None
+    if key and key not in model.columns and not has_types:
         how["text"] = [*how["text"], key]  # text keeps the leading zeros of codes
     own = model.preprocessor
     kept = {*own.columns, *own.formula_columns, *filter(None, [key])}
@@ -225,11 +234,7 @@ def _blocks(
         with np.errstate(over="ignore", invalid="ignore"):  # large weights may overflow
             output = model.forward(own.features_of(table))
             columns, numbers = output_columns(model, output, sure)
-        names = row_names(table, key, columns)
-        if key and table[key].kind == "text" and known and known.is_integer(str(source), key):
-            typed = [int(text) if text else None for text in names[key].labels]  # beyond 2**53
-            names[key] = replace(names[key], typed=typed)
-        yield {**names, **columns}, numbers
+        yield {**row_names(table, key, columns), **columns}, numbers
     if outside:
         where = model.preprocessor.options.where
         text = f"{plural(outside, 'row')} of {rows:,} outside the training filter: not {where}"

@@ -131,14 +131,10 @@ def _parquet(columns: Mapping[str, Any]) -> bytes:
     import pyarrow  # importing takes long, and few runs write Parquet
     from pyarrow import parquet
 
-    def array(values: Any) -> Any:
-        try:
-            return pyarrow.array(values)
-        except OverflowError:  # beyond int64
-            return pyarrow.array(values, pyarrow.uint64())
-
     arrays = [
-        array(column if isinstance(column, np.ndarray) else plain_column(column))
+        column
+        if isinstance(column, pyarrow.ChunkedArray)
+        else pyarrow.array(column if isinstance(column, np.ndarray) else plain_column(column))
         for column in columns.values()
     ]
     target = BytesIO()

@@ -154,10 +154,14 @@ class ArrowFiles(NamedTuple):
         if not first:
             raise DataError(f"{path}: holds no rows")
 
-    def is_integer(self, path: str, name: str) -> bool:
-        """Return whether a column of a file has an integer dtype.  Raises: DataError."""
+    def column(self, path: str, name: str) -> Any:
+        """Return a column of a file unchanged, as a pyarrow.ChunkedArray.  Raises: DataError."""
+        import pyarrow
+
         with self._errors(path):
-            return _is_integer(self._opened(path).schema.field(name).type)
+            schema, _, batches = self._opened(path)
+            kind = schema.field(name).type
+            return pyarrow.chunked_array([b[name].cast(kind) for b in batches([name])], kind)
 
     def _opened(self, path: str) -> Opened:
         opened = self.open(path)
