@@ -205,9 +205,10 @@ def _proposals(
                 order.append(name)
                 continue
             parts = " or ".join(f"the {_PARTS[form[0]]}" for form in forms)
+            only = " for this column (a mapping from columns to formats)" if formats else ""
             notes.append(
                 f"column {name!r}: {filled[0]!r} can have {parts} first; to use it as a date, set "
-                f"data.date_format to {' or '.join(forms)}, and keep the column"
+                f"data.date_format to {' or '.join(forms)}{only}, and keep the column"
             )
     if added:
         reading = replace(reading, na_values=tuple(dict.fromkeys(added)))
