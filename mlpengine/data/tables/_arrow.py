@@ -169,7 +169,11 @@ class ArrowFiles(NamedTuple):
             try:
                 yield
             except (pyarrow.ArrowException, OverflowError) as error:
-                raise DataError(f"{path}: is not a whole {self.name} ({brief(error)})") from error
+                unknown = isinstance(error, pyarrow.ArrowNotImplementedError)
+                fault = (
+                    "has a type that cannot be read" if unknown else f"is not a whole {self.name}"
+                )
+                raise DataError(f"{path}: {fault} ({brief(error)})") from error
 
 
 PARQUET = ArrowFiles("Parquet file", _open_parquet)
@@ -287,8 +291,8 @@ def _values(
     if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
         return "number", _numbers(values), ()
     raise DataError(
-        f"{where}: type {kind} is not supported; leave the column out, or write numbers, texts or "
-        "dates in its place"
+        f"{where}: type {kind} is not supported; write the table without this column (data.drop "
+        "is not enough), or with numbers, texts or dates in it"
     )
 
 

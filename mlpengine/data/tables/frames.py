@@ -372,5 +372,5 @@ def _text(value: Any, where: str, row: int) -> str:
 def _not_a_value(value: Any, where: str, row: int) -> DataError:
     return DataError(
         f"{where}, row {row + 1}: a number, boolean, date or text is needed "
-        f"({type(value).__name__} {quoted(value)})"
+        f"({type(value).__name__} {quoted(value)}); convert the column, or remove it from the table"
     )
