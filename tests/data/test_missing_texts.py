@@ -143,6 +143,8 @@ def test_a_gap_of_new_rows_is_the_gap_of_training():
     known = Preprocessor().fit(as_table({"t": ["a", "NA", None] * 20}))
     new = as_table({"t": ["a", "NA", "null", None]}, **known.read_arguments)
     assert known.transform(new).features.argmax(axis=1).tolist() == [1, 0, 3, 3]
+    assert as_table({"t": ["N/A", "None", None]})["t"].levels == ("N/A", "None")
+    assert np.isnan(as_table({"t": ["NA"]}, numbers=["t"])["t"].values).all()
 
 
 def test_labels_that_differ_in_type_alone_are_refused():

@@ -154,6 +154,15 @@ class ArrowFiles(NamedTuple):
         if not first:
             raise DataError(f"{path}: holds no rows")
 
+    def column(self, path: str, name: str) -> Any:
+        """Return a column of a file unchanged, as a pyarrow.ChunkedArray.  Raises: DataError."""
+        import pyarrow
+
+        with self._errors(path):
+            schema, _, batches = self._opened(path)
+            kind = schema.field(name).type
+            return pyarrow.chunked_array([b[name].cast(kind) for b in batches([name])], kind)
+
     def _opened(self, path: str) -> Opened:
         opened = self.open(path)
         names = opened.schema.names

@@ -40,6 +40,7 @@ from mlpengine.data.tables.column_reader import (
     TEXT,
     ColumnReader,
     parsed_column,
+    without_numbers,
     without_rare_gaps,
 )
 from mlpengine.data.tables.dialect import DELIMITERS, CsvOptions
@@ -292,6 +293,7 @@ class _Body:
             parsed = parsed_column(column, table, name, self.options)
             if name not in self.options.text | self.options.labels:
                 parsed = without_rare_gaps(parsed, self.options.reading.missing)
+            parsed = without_numbers(parsed, self.options.reading.missing_numbers)
             is_read = column.kind == "text" and parsed.kind == "number"
             table.decimal_commas |= is_read and any("," in level for level in column.levels)
             if spill is None:
@@ -338,9 +340,8 @@ class _ArrowBlocks:
         }
         missing = body.options.reading.missing
         self.missing = sorted(missing)
-        known = (parsing.parse_numbers([text], frozenset()) for text in missing)
-        values = [float(value[0]) for value in known if value is not None]
-        self.missing_numbers = [value for value in values if value == value]
+        known = [parsing.parse_numbers([text], frozenset()) for text in missing]
+        self.missing_numbers = [v[0] for v in known if v is not None and v[0] == v[0]]
         self.odd: set[int] = set()  # number columns with texts that only Python reads
 
     def _parse(self, content: bytes, steps: Mapping[int, int]) -> Any:
@@ -423,7 +424,7 @@ class _ArrowBlocks:
                     self.odd.add(place)
 
     def _is_doubtful(self, values: Array, cells: Any, has_codes: bool) -> bool:
-        """Return whether the texts are needed: numbers may be codes, inexact or missing values."""
+        """Return whether the texts are needed: numbers may be codes, inexact or missing."""
         return bool(
             (np.abs(values) >= parsing.FIRST_INEXACT).any()
             or (has_codes and (values == np.floor(values)).any())

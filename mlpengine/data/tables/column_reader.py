@@ -147,10 +147,13 @@ class ColumnReader:
 
 
 def without_numbers(column: Column, missing: Sequence[float]) -> Column:
-    """Return a column of numbers in which the numbers `missing` are missing."""
+    """Return a column of numbers without the numbers `missing`, compared in its own dtype."""
     if not missing or column.kind != "number":
         return column
-    return Column(np.where(np.isin(column.values, missing), np.nan, column.values))
+    values = column.values
+    with np.errstate(over="ignore"):  # beyond float16
+        known = np.array(missing, values.dtype if values.dtype.kind == "f" else np.float64)
+    return Column(np.where(np.isin(values, known[np.isfinite(known)]), np.nan, values))
 
 
 def text_column(

@@ -11,8 +11,8 @@ from pydantic_core import PydanticCustomError
 
 from mlpengine.core.wording import plural
 from mlpengine.data.tables import parsing
-from mlpengine.data.tables._files import opener, readable, require_file
-from mlpengine.data.tables._records import EncodingError, TextSource, read_header, wide_encoding
+from mlpengine.data.tables._files import opener, readable, require_file, wide_encoding
+from mlpengine.data.tables._records import EncodingError, TextSource, read_header
 from mlpengine.data.tables.column_reader import AmbiguousError
 from mlpengine.data.tables.dialect import (
     DEFAULT,
@@ -37,7 +37,7 @@ MAX_GAPS = 3
 
 _DATE = re.compile(
     r"(\d{4}|\d{1,2}|[A-Za-z]{3,9})([-/. ]?)(\d{1,2}|[A-Za-z]{3,9})(,? |\2)(\d{4}|\d{1,2})"
-    r"(?:(,? )\d{1,2}:\d{2}(:\d{2})?( ?[AaPp][Mm])?)?"
+    r"(?:(,? )\d{1,2}:\d{2}(:\d{2}(?:\.\d{1,9})?)?( ?[AaPp][Mm])?)?"
 )
 """Pattern of a date: three parts with two separators, and optionally a time."""
 

@@ -267,6 +267,8 @@ def _of_objects(
     texts = [_text(value, where, row) for row, value in enumerate(values)]
     source = where.removesuffix(f": column {name!r}")
     column = text_column(texts, name, source, options, as_text)
+    if column.missing.all() and name not in options.numbers and any(map(str.strip, texts)):
+        column = text_column(texts, name, source, options, True)  # NA and others are levels
     _require_unicode(column.levels, where)
     if name in options.labels:
         if blank := sum(isinstance(value, str) and not value.strip() for value in values):

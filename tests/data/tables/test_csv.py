@@ -52,6 +52,9 @@ GOOD = {
 def test_reads_what_people_write(name):
     content, expected = GOOD[name]
     table = read(content)
+    text = content if isinstance(content, str) else content.decode()
+    for marked in ("utf-8-sig", "utf-16", "utf-32"):  # a byte order mark decides
+        assert cells(read(text.encode(marked), text_encoding="cp1252")) == cells(table)
     found = " ".join(
         f"{column}:{table[column].kind}:{','.join(values)}"
         for column, values in cells(table).items()
