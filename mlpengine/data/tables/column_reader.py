@@ -13,7 +13,6 @@ from mlpengine.core.errors import DataError
 from mlpengine.core.spec import Array
 from mlpengine.data.tables import parsing
 from mlpengine.data.tables.dialect import CsvOptions
-from mlpengine.data.tables.parsing import EMPTY
 from mlpengine.data.tables.stored import Segment, Spill
 from mlpengine.data.tables.table import Column, ColumnKind, Table
 
@@ -247,17 +246,16 @@ def _without(levels: Sequence[str], texts: frozenset[str]) -> Sequence[str]:
     return [level for level in levels if level not in texts]
 
 
-def boolean_or_date(column: Column, name: str, options: CsvOptions) -> Column:
-    """Return a text column as booleans or dates if all texts that are not missing allow it."""
-    known = _without(column.levels, options.reading.missing)
-    if (answers := parsing.booleans(known)) is not None:
-        return _by_level(column, dict(zip(known, answers, strict=True)), "boolean")
-    seconds = None
-    if known and name not in options.codes:
-        seconds = parsing.dates(known, EMPTY, options.reading.date_pattern(name))
-    if seconds is None:
-        return times_of(column)
-    return _by_level(column, dict(zip(known, seconds.tolist(), strict=True)), "date")
+def of_texts(column: Column, path: str, name: str, options: CsvOptions) -> Column:
+    """Return a text column of a file as the kind that all its texts allow, as in CSV."""
+    if name not in options.numbers and not _without(column.levels, options.reading.missing):
+        return column
+    if name not in options.codes:
+        reader = ColumnReader(name, options, options.first_number_step)
+        reader.add(column.levels)
+        if (each := reader.column()).kind != "text":
+            return of_levels(column, each)
+    return parsed_column(column, Table({name: column}, path), name, options)
 
 
 def _by_level(column: Column, values: Mapping[str, float], kind: ColumnKind = "number") -> Column:
