@@ -202,10 +202,8 @@ class _GrowingColumn:
         """Add the values of further rows, or codes of `texts`; None is a missing text."""
         if self._reader is None:
             step = TEXT if kind == "text" else NUMBERS
-            self._kind = kind
-            self._reader = ColumnReader(
-                self._name, self._options, step, self._spill, values.dtype.type
-            )
+            self._kind, self._dtype = kind, values.dtype
+            self._reader = ColumnReader(self._name, self._options, step, self._spill)
             self._reader.expect(self._expected)
         if kind == "text":
             self._reader.add([text or "" for text in texts], values)
@@ -216,7 +214,9 @@ class _GrowingColumn:
     def column(self) -> Column:
         assert self._reader is not None
         column = self._reader.column()
-        return column if self._kind == "text" else Column(column.values, self._kind)
+        if self._kind == "text":
+            return column
+        return Column(column.values.astype(self._dtype, copy=False), self._kind)
 
 
 def arrow_column(array: Any, path: str, name: str, options: CsvOptions) -> Column:

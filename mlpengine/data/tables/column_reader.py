@@ -66,12 +66,7 @@ class ColumnReader:
     """
 
     def __init__(
-        self,
-        name: str,
-        options: CsvOptions,
-        step: int | None = None,
-        spill: Spill | None = None,
-        dtype: type[np.generic] = np.float64,
+        self, name: str, options: CsvOptions, step: int | None = None, spill: Spill | None = None
     ) -> None:
         self.padded = name in options.numbers
         self.broken = False
@@ -79,13 +74,13 @@ class ColumnReader:
         self._pattern = options.reading.date_pattern(name)
         self._missing_texts = options.reading.missing_texts
         self._codes = parsing.Codes(self._missing_texts)
-        self._spill, self._expected, self._dtype = spill, 0, dtype
+        self._spill, self._expected = spill, 0
         self._begin(options.first_step(name) if step is None else step, 0)
 
     def _begin(self, step: int, n_missing: int) -> None:
         """Start as the kind `step`, with `n_missing` rows of missing values."""
         self.step, self._is_empty = step, True
-        self._gap = np.array([-1], np.int32) if step == TEXT else np.array([np.nan], self._dtype)
+        self._gap = np.array([-1], np.int32) if step == TEXT else np.array([np.nan])
         self._grown = Growing(self._gap.dtype.type, self._spill)
         self._grown.expect(self._expected)
         if n_missing:
