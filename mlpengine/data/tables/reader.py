@@ -55,9 +55,8 @@ def read_table(
     are recognized.  `dialect` are options of `CsvDialect`: delimiter, decimal, thousands,
     text_encoding, na_values, date_format.
 
-    In Parquet and Feather, whole numbers beyond 2**53, texts of true/false and dates, and the
-    columns `text` are read as in CSV.  `progress` is called with the share of a CSV file that has
-    been read.
+    In Parquet and Feather, whole numbers beyond 2**53 and texts are read as in CSV; texts of a
+    dictionary stay texts.  `progress` is called with the share of a CSV file that has been read.
 
     >>> read_table("penguins")
     Table('penguins', 344 rows, 7 columns)
