@@ -201,8 +201,8 @@ def remarks(facts: Profile) -> list[str]:
     lines += [f"{o.text}; {CORRECT}" for o in facts.outliers if o.column not in facts.drop]
     if facts.target_missing:
         lines.append(
-            f"{plural(facts.target_missing, 'row')} of {facts.n_rows:,} have no target and are "
-            "left out"
+            f"{plural(facts.target_missing, 'row')} of {facts.n_rows:,} left out: the target is "
+            "missing"
         )
     lines += facts.small_classes(MIN_ROWS_TO_SPLIT)
     features = len(facts.columns) - len(facts.drop) - 1

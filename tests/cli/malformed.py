@@ -69,7 +69,7 @@ def prepare(folder, model):
     (folder / "rows.csv").write_text(GOOD)
     (folder / "c.yaml").write_text(CONFIG)
     (folder / "comma.yaml").write_text(CONFIG.replace("rows.csv", "'rows.csv,'"))
-    (folder / "less.csv").write_text("a,c\n1,u\n")
+    (folder / "less.csv").write_text("a,b\n1,2\n")
     (folder / "class.csv").write_text(HEAD + "1,2,u,Y\n")
     (folder / "target.csv").write_text("a,b,c\n1,2,u\n")
     (folder / "deep").mkdir()

@@ -333,5 +333,5 @@ def test_a_missing_group_has_the_way_to_read_its_text(key):
 
 def test_a_target_of_texts_is_no_dropped_column():
     rows = {"x": np.arange(60), "y": [f"{i}.5 kg" for i in range(60)]}
-    with pytest.raises(DataError, match="unit in the header"):
+    with pytest.raises(DataError, match="one unit for all rows"):
         mlpengine.fit(rows, "y", data={"task": "regression"})

@@ -332,6 +332,8 @@ class Preprocessor:
 
     def unknown_texts(self, table: Table) -> dict[str, Counter[str]]:
         """Return, for each column, the texts that are not levels and their number of rows."""
+        read = [c.column for c in self.categories]
+        table.require(read, "the model", taken=self.options.target)
         each = {c.column: c.unknown_texts(table) for c in self.categories}
         return {column: texts for column, texts in each.items() if texts}
 
