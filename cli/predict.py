@@ -120,7 +120,8 @@ def command(
     the model's threshold (0.5, or the result of training.threshold).  --quantile adds <target>_0.1
     and so on.  For censored times, --times adds survival_365 and so on: the probability of no event
     before time 365.  A .npy file has numbers only: probabilities or predicted values, and 0 or 1
-    for each class of --set.  The column of --id keeps its type.
+    for each class of --set.  The column of --id stays unchanged if FILE is Parquet or Feather, and
+    OUT is Parquet.
     """
     _check_levels(level, set_level, by_class=by_class)
     path = None if out == "-" else Path(out)
@@ -146,6 +147,15 @@ def command(
             write_file(csv_text(columns, header=not number))
         return
     columns, numbers = _joined(list(blocks))
+    known = table_format(file)
+    if key and known and known.column:
+        from pyarrow import types  # importing takes long
+
+        exact = known.column(file, key)
+        if path is not None and path.suffix == ".parquet":
+            columns[key] = exact
+        elif path is None and types.is_integer(exact.type):  # JSON
+            columns[key] = exact.to_pylist()
     rows, held = len(numbers), {"columns": list(columns)}
     about = ", ".join(map(printable, columns))
     if path is not None and path.suffix == ".npy":

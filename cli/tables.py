@@ -132,7 +132,9 @@ def _parquet(columns: Mapping[str, Any]) -> bytes:
     from pyarrow import parquet
 
     arrays = [
-        pyarrow.array(column if isinstance(column, np.ndarray) else plain_column(column))
+        column
+        if isinstance(column, pyarrow.ChunkedArray)
+        else pyarrow.array(column if isinstance(column, np.ndarray) else plain_column(column))
         for column in columns.values()
     ]
     target = BytesIO()

@@ -87,8 +87,8 @@ def flats():
         for row in rng.integers(0, rows, 20).tolist():
             cells[name][row] = None
     cells["price"] = (1000 * area + rng.normal(0, 5000, rows)).tolist()
-    few = {"folds": 3, "epochs": 5}
-    return mlpengine.fit(cells, target="price", model={"hidden": [8]}, training=few)[0]
+    few = {"training": {"folds": 3, "epochs": 5}, "data": {"na_values": ["1e5"]}}
+    return mlpengine.fit(cells, target="price", model={"hidden": [8]}, **few)[0]
 
 
 @functools.cache

@@ -11,7 +11,10 @@ export const names = model.names;
 export const levels = model.levels;
 
 const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
+/* A text, or the usual text of the number that it writes, such as 100000 for 1e5. */
+const plain = (text) => (NUMBER.test(text) ? String(Number(text)) : String(text));
 const gaps = new Set(model.gaps);
+const numberGaps = new Set(model.gaps.map(plain));
 /* The key of a level or cell; a column of numbers, booleans or dates takes every way to write one. */
 function key(level, numeric) {
   if (!numeric) return String(level);
@@ -53,7 +56,9 @@ function read(column, cell) {
   const value = typeof cell === "string" ? strip(cell) : cell;
   const where = `predict: column ${JSON.stringify(column.name)}`;
   if (value === undefined) throw new TypeError(`${where} is needed; null stands for a gap`);
-  if (value === null || value !== value || (gaps.has(String(value)) && !codes.get(column.name)?.has(value))) {
+  const isNumber = column.numeric || column.kind === "number";
+  const isGap = isNumber ? numberGaps.has(plain(value)) : gaps.has(String(value));
+  if (value === null || value !== value || (isGap && !codes.get(column.name)?.has(value))) {
     if (!column.gaps) throw new TypeError(`${where} needs a value, as there was no gap in training`);
     return NaN;
   }

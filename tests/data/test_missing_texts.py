@@ -3,6 +3,7 @@
 import io
 from datetime import date
 from decimal import Decimal
+from enum import IntEnum
 
 import numpy as np
 import pandas as pd
@@ -142,6 +143,8 @@ def test_a_gap_of_new_rows_is_the_gap_of_training():
     known = Preprocessor().fit(as_table({"t": ["a", "NA", None] * 20}))
     new = as_table({"t": ["a", "NA", "null", None]}, **known.read_arguments)
     assert known.transform(new).features.argmax(axis=1).tolist() == [1, 0, 3, 3]
+    assert as_table({"t": ["N/A", "None", None]})["t"].levels == ("N/A", "None")
+    assert np.isnan(as_table({"t": ["NA"]}, numbers=["t"])["t"].values).all()
 
 
 def test_labels_that_differ_in_type_alone_are_refused():
@@ -155,6 +158,7 @@ def test_labels_that_differ_in_type_alone_are_refused():
 
 
 def test_columns_that_numpy_has_no_type_for():
+    whole = IntEnum("Whole", ["one", "two"])
     times, wide = pa.array([1, 3]).cast(pa.time64("ns")), pl.Series([1, 2]).cast(pl.Int128)
     for odd in (pa.table({"t": times}), pl.DataFrame({"t": wide})):
         with pytest.raises(DataError, match="column 't': must have a type that NumPy has"):
@@ -162,9 +166,12 @@ def test_columns_that_numpy_has_no_type_for():
     for odd in ({"t": ["\ud800", "b"]}, {"\udfff": [1, 2]}):
         with pytest.raises(DataError, match="must be valid Unicode"):
             as_table(odd)
-    spans = as_table({"t": np.array([1_500, "NaT"], "timedelta64[ms]")})["t"]
-    assert spans.kind == "number"
-    np.testing.assert_array_equal(spans.values, [1.5, np.nan])
+    for kind in ("timedelta64", "datetime64"):
+        times = np.array([1_500, "NaT"], f"{kind}[ms]")
+        for column in (times, list(times), np.array([*times, None], object)[:2]):
+            np.testing.assert_array_equal(as_table({"t": column})["t"].values, [1.5, np.nan])
+    for column in ([whole.two], np.array([whole.two, None], object)):
+        assert as_table({"n": column})["n"].values[0] == 2
     np.testing.assert_array_equal(as_table({"d": [Decimal("sNaN"), 2]})["d"].values, [np.nan, 2])
     with pytest.raises(DataError, match="row 2: numbers must fit into float64"):
         as_table({"d": ["a", 10**5000]})

@@ -15,7 +15,7 @@ from mlpengine.core.spec import Array
 from mlpengine.data.features.sources import check_numeric
 from mlpengine.data.features.splits import dividing_values
 from mlpengine.data.features.thresholds import WINDOW_NUMBERS
-from mlpengine.data.tables.table import Column, Table
+from mlpengine.data.tables.table import Column, Table, decimals
 
 
 def _mean(window: Array) -> Array:
@@ -214,7 +214,7 @@ def _joined(tables: Sequence[Table], name: str, values: Sequence[Array]) -> Arra
     if columns[0].kind == "text":
         values = [np.array(c.levels, object)[v] for c, v in zip(columns, values, strict=True)]
         return np.unique(np.concatenate(values), return_inverse=True)[1]
-    return np.concatenate(values)
+    return np.concatenate([decimals(v) if v.dtype.kind == "f" else v for v in values])
 
 
 def _numbers(table: Table, name: str) -> Array:

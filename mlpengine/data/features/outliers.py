@@ -55,33 +55,32 @@ def gap_code(column: Column) -> str:
         return ""
     return (
         f"{plural(gap.times, 'value is', 'values are')} {gap.text}, the others {gap.low} to "
-        f"{gap.high}; if that is a missing value, set data.na_values: ['{gap.text}']"
-        + ", written as in the file"
-        * (column.kind == "date")
+        f"{gap.high}; if that is a missing value, add '{gap.text}' to data.na_values"
+        + (", written as in the file" if column.kind == "date" else "")
     )
 
 
 def find_gap(column: Column) -> Gap | None:
     """Return a number or date of a column that may stand for missing values.
 
-    Such a value is in `GAP_CODES` or `GAP_DATES` and occurs at least twice.  Its distance to all
-    other values exceeds twice the range of the other values.
+    Such a value is the smallest or the largest.  Its distance to all other values exceeds twice
+    their range.  A value in `GAP_CODES` or `GAP_DATES` occurs at least twice, beside three other
+    values.  Another number except 0 occurs at least three times, beside ten other values.
     """
-    kind = column.kind
-    known: set[float] = {*GAP_CODES} if kind == "number" else {*GAP_DATES}
-    ends = {np.fmin.reduce(column.values), np.fmax.reduce(column.values)}
-    if kind not in ("number", "date") or not ends & known:
-        return None
-    values = column.distinct()
-    if len(values) < 4:
-        return None
-    for code, nearest, farthest in (values[[0, 1, -1]], values[[-1, -2, 0]]):
-        count = int((column.values == code).sum())
-        if code in known and count > 1 and abs(code - nearest) > 2 * abs(farthest - nearest):
-            shown, low, high = (
-                number_text(kind, float(end)).removesuffix("T00:00:00")
-                for end in (code, *sorted((nearest, farthest)))
-            )
+    kind, values = column.kind, column.values
+    known = {"number": GAP_CODES, "date": GAP_DATES}.get(kind, ())
+    for code in (np.fmin.reduce(values), np.fmax.reduce(values)):
+        count, is_known = int((values == code).sum()), code in known
+        is_other = kind == "number" and count > 2 and code and np.isfinite(code)
+        if not is_other and not (is_known and count > 1):
+            continue
+        others = (distinct := column.distinct())[distinct != code]
+        if len(others) < (3 if is_known else 10):
+            continue
+        near, far = map(float, others[[0, -1]] if code < others[0] else others[[-1, 0]])
+        if abs(float(code) - near) > 2 * abs(far - near):
+            texts = (number_text(kind, end) for end in (code, others[0], others[-1]))
+            shown, low, high = (text.removesuffix("T00:00:00") for text in texts)
             return Gap(shown, count, low, high)
     return None
 
@@ -95,7 +94,7 @@ def _gap_texts(column: Column) -> str:
     texts = ", ".join(map(repr, gaps))
     return (
         f"{plural(count, 'value is', 'values are')} the text {texts}; if that is a missing value, "
-        f"set data.na_values: [{texts}]"
+        f"add {texts} to data.na_values"
     )
 
 
@@ -111,6 +110,7 @@ def find_outliers(
     range is 0, the unit is the median of all distances above 0.  An outlier is farther than
     `OUTLIER_DISTANCE`.  In a target, a single value may dominate the loss.  In `targets`, a value
     farther than `LONE_DISTANCE`, and `LONE_TIMES` as far as any other value, is also an outlier.
+    A column in which `find_gap` finds a value has no outlier.
     """
     outliers = []
     for name in names:
@@ -131,13 +131,13 @@ def find_outliers(
             spread = high - low or (np.sort(others)[len(others) // 2] if len(others) else 0.0)
             place = int(distances.argmax())
             times = float(distances[place] / spread)
-            rest = np.delete(values, place)
+            rest = values[values != values[place]]
             alone = (
                 name in targets
                 and times > LONE_DISTANCE
                 and (distances[place] > LONE_TIMES * np.delete(distances, place).max())
             )
-        if times > OUTLIER_DISTANCE or alone:
+        if (times > OUTLIER_DISTANCE or alone) and find_gap(Column(values)) is None:
             where = table.where(name, place if rows is None else int(rows[place]))
             low, high = np.nanmin(rest), np.nanmax(rest)
             text = f"{where} is {_shown(values[place])}, the others {_shown(low)} to {_shown(high)}"

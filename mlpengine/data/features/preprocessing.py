@@ -461,7 +461,7 @@ class Preprocessor:
         """Arguments for `read_table` to read other tables as the training table was read."""
         texts = self.text_columns
         numbers = [name for name in self.kinds if name not in texts]
-        numbers += self.history.sources
+        numbers += [*self.history.sources, *{*self.formula_columns} - {*texts}]
         if any(isinstance(label, str) for label in self.classes):
             texts = [*texts, *self.options.target]
         dialect = self.options.reading.to_dict()

@@ -15,9 +15,7 @@ from mlpengine.data.tables.column_reader import (
     NUMBERS,
     TEXT,
     ColumnReader,
-    boolean_or_date,
-    of_levels,
-    text_column,
+    of_texts,
     without_numbers,
 )
 from mlpengine.data.tables.dialect import CsvOptions
@@ -131,7 +129,7 @@ class ArrowFiles(NamedTuple):
                 spill.skip(name)
                 continue
             kind = schema.field(name).type
-            column = _parsed(grown.pop(name).column(), kind, name, options)
+            column = _parsed(grown.pop(name).column(), kind, path, name, options)
             if spill is None:
                 table.columns[name] = column
             else:
@@ -147,12 +145,21 @@ class ArrowFiles(NamedTuple):
             kept = [name for name in schema.names if name not in skipped]
             for batch in batches(kept):
                 if batch.num_rows:
-                    columns = {n: arrow_column(batch[n], _where(path, n), n, options) for n in kept}
+                    columns = {n: arrow_column(batch[n], path, n, options) for n in kept}
                     origin = np.arange(first, first + batch.num_rows)
                     yield Table(columns, path, origin=origin)
                 first += batch.num_rows
         if not first:
             raise DataError(f"{path}: holds no rows")
+
+    def column(self, path: str, name: str) -> Any:
+        """Return a column of a file unchanged, as a pyarrow.ChunkedArray.  Raises: DataError."""
+        import pyarrow
+
+        with self._errors(path):
+            schema, _, batches = self._opened(path)
+            kind = schema.field(name).type
+            return pyarrow.chunked_array([b[name].cast(kind) for b in batches([name])], kind)
 
     def _opened(self, path: str) -> Opened:
         opened = self.open(path)
@@ -169,7 +176,11 @@ class ArrowFiles(NamedTuple):
             try:
                 yield
             except (pyarrow.ArrowException, OverflowError) as error:
-                raise DataError(f"{path}: is not a whole {self.name} ({brief(error)})") from error
+                unknown = isinstance(error, pyarrow.ArrowNotImplementedError)
+                fault = (
+                    "has a type that cannot be read" if unknown else f"is not a whole {self.name}"
+                )
+                raise DataError(f"{path}: {fault} ({brief(error)})") from error
 
 
 PARQUET = ArrowFiles("Parquet file", _open_parquet)
@@ -191,10 +202,8 @@ class _GrowingColumn:
         """Add the values of further rows, or codes of `texts`; None is a missing text."""
         if self._reader is None:
             step = TEXT if kind == "text" else NUMBERS
-            self._kind = kind
-            self._reader = ColumnReader(
-                self._name, self._options, step, self._spill, values.dtype.type
-            )
+            self._kind, self._dtype = kind, values.dtype
+            self._reader = ColumnReader(self._name, self._options, step, self._spill)
             self._reader.expect(self._expected)
         if kind == "text":
             self._reader.add([text or "" for text in texts], values)
@@ -205,37 +214,38 @@ class _GrowingColumn:
     def column(self) -> Column:
         assert self._reader is not None
         column = self._reader.column()
-        return column if self._kind == "text" else Column(column.values, self._kind)
+        if self._kind == "text":
+            return column
+        return Column(column.values.astype(self._dtype, copy=False), self._kind)
 
 
-def arrow_column(array: Any, where: str, name: str, options: CsvOptions) -> Column:
+def arrow_column(array: Any, path: str, name: str, options: CsvOptions) -> Column:
     """Convert a pyarrow array to a column; the values determine the kind of the column.
 
-    Raises: DataError that begins with `where`, for a type that is not supported.
+    Raises: DataError that begins with `path`, for a type that is not supported.
     """
     as_text, is_whole = name in options.text, _is_integer(array.type)
     while True:
         grown = _GrowingColumn(name, options)
-        grown.add(*_values(array, where, as_text))
+        grown.add(*_values(array, _where(path, name), as_text))
         if as_text or not (grown.is_inexact and is_whole) or name in options.numbers:
-            return _parsed(grown.column(), array.type, name, options)
+            return _parsed(grown.column(), array.type, path, name, options)
         as_text = True  # whole numbers beyond 2**53 are texts, as in CSV
 
 
-def _parsed(column: Column, kind: Any, name: str, options: CsvOptions) -> Column:
-    """Return a text column as booleans or dates if all texts are booleans or dates, as in CSV.
+def _parsed(column: Column, kind: Any, path: str, name: str, options: CsvOptions) -> Column:
+    """Return a text column as numbers, booleans or dates if all texts allow it, as in CSV.
 
-    A column in `options.numbers` is read as a CSV: its texts may be numbers, too.
+    Texts of a dictionary stay texts, except in `options.numbers`.
     """
     from pyarrow import types
 
     if column.kind != "text" or name in options.text:
         return without_numbers(column, options.reading.missing_numbers)
-    if name in options.numbers:
-        return of_levels(column, text_column(column.levels, name, name, options))
-    if types.is_dictionary(kind):
+    is_id = name in options.kept  # an id such as 1.50 stays as it is
+    if name not in options.numbers and (is_id or types.is_dictionary(kind)):
         return column
-    return boolean_or_date(column, name, options)
+    return of_texts(column, path, name, options)
 
 
 def _is_integer(kind: Any) -> bool:
@@ -287,8 +297,8 @@ def _values(
     if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
         return "number", _numbers(values), ()
     raise DataError(
-        f"{where}: type {kind} is not supported; leave the column out, or write numbers, texts or "
-        "dates in its place"
+        f"{where}: type {kind} is not supported; write the table without this column (data.drop "
+        "is not enough), or with numbers, texts or dates in it"
     )
 
 

@@ -40,6 +40,7 @@ from mlpengine.data.tables.column_reader import (
     TEXT,
     ColumnReader,
     parsed_column,
+    without_numbers,
     without_rare_gaps,
 )
 from mlpengine.data.tables.dialect import DELIMITERS, CsvOptions
@@ -260,8 +261,13 @@ class _Body:
         if self.width == 1 and (is_first or self.header.names[0].startswith("#")):
             return "delete lines above the header"
         if len(row) < self.width:
-            return "add the cells that are missing, empty ones too"
-        advice = f"quote cells that hold {delimiter!r}"
+            footer = "delete the line if it is a comment or a total, else " * (len(row) == 1)
+            return f"{footer}add the cells that are missing, empty ones too"
+        if not any(row[self.width :]):
+            return f"delete {delimiter!r} at the end of the line"
+        advice = f"quote cells that hold {delimiter!r}, or delete lines above the header"
+        if len(row) == self.width + 1 and is_first:
+            advice = f"name each column in the header, or quote cells that hold {delimiter!r}"
         whole = re.search(r"(?<!\d)\d+,\d+(?!\d)", ",".join(row))
         points = any(re.fullmatch(r"[+-]?\d*\.(?!\d{3}$)\d+", cell) for cell in row)
         if whole and delimiter == "," and not points:
@@ -276,7 +282,7 @@ class _Body:
             if len(filled):
                 raise DataError(
                     f"{where}: column {place + 1} has no name, but {table.place(int(filled[0]))} "
-                    "has a value there; name the column or delete it"
+                    "has a value there; name or delete the column, or delete lines above the header"
                 )
         table.delimiter = self.header.delimiter
         columns: dict[str, Column] = {}
@@ -292,6 +298,7 @@ class _Body:
             parsed = parsed_column(column, table, name, self.options)
             if name not in self.options.text | self.options.labels:
                 parsed = without_rare_gaps(parsed, self.options.reading.missing)
+            parsed = without_numbers(parsed, self.options.reading.missing_numbers)
             is_read = column.kind == "text" and parsed.kind == "number"
             table.decimal_commas |= is_read and any("," in level for level in column.levels)
             if spill is None:
@@ -338,9 +345,8 @@ class _ArrowBlocks:
         }
         missing = body.options.reading.missing
         self.missing = sorted(missing)
-        known = (parsing.parse_numbers([text], frozenset()) for text in missing)
-        values = [float(value[0]) for value in known if value is not None]
-        self.missing_numbers = [value for value in values if value == value]
+        known = [parsing.parse_numbers([text], frozenset()) for text in missing]
+        self.missing_numbers = [v[0] for v in known if v is not None and v[0] == v[0]]
         self.odd: set[int] = set()  # number columns with texts that only Python reads
 
     def _parse(self, content: bytes, steps: Mapping[int, int]) -> Any:
@@ -423,7 +429,7 @@ class _ArrowBlocks:
                     self.odd.add(place)
 
     def _is_doubtful(self, values: Array, cells: Any, has_codes: bool) -> bool:
-        """Return whether the texts are needed: numbers may be codes, inexact or missing values."""
+        """Return whether the texts are needed: numbers may be codes, inexact or missing."""
         return bool(
             (np.abs(values) >= parsing.FIRST_INEXACT).any()
             or (has_codes and (values == np.floor(values)).any())
@@ -447,7 +453,7 @@ class _ArrowBlocks:
         known = texts.drop_null()
         if not len(known):
             return np.full(len(texts), np.nan)
-        zone = "UTC" if re.search(r"(?:Z|[+-]\d{2}:?\d{2})$", known[0].as_py()) else None
+        zone = "UTC" if re.search(r"(?:Z|:.*[+-]\d{2}(?::?\d{2})?)$", known[0].as_py()) else None
         try:
             moments = texts.cast(pyarrow.timestamp("us", zone)).cast(pyarrow.int64())
         except pyarrow.ArrowInvalid:  # such as the 30th of February

@@ -6,7 +6,7 @@ import io
 import os
 import re
 import zlib
-from codecs import getincrementaldecoder, lookup
+from codecs import BOM_UTF8, IncrementalDecoder, getincrementaldecoder, lookup
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -122,13 +122,20 @@ class _Converted(io.RawIOBase):
         super().close()
 
 
+def wide_encoding(content: bytes) -> str:
+    """Return utf-16 or utf-32 by the byte order mark at the start of a file; "" without one."""
+    if content.startswith((b"\xff\xfe\0\0", b"\0\0\xfe\xff")):
+        return "utf-32"
+    return "utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else ""
+
+
 def transcoded(
     stream: BinaryIO, encoding: str, where: str | os.PathLike[str] = "standard input"
 ) -> BinaryIO:
-    """Return a stream of text in `encoding` as UTF-8."""
+    """Return a stream of text in `encoding` as UTF-8; a byte order mark overrides `encoding`."""
     if lookup(encoding).name in ("utf-8", "ascii"):
         return stream
-    decoder = getincrementaldecoder(encoding)()
+    decoder: IncrementalDecoder | None = None
 
     def read(size: int) -> bytes:
         text = ""
@@ -137,6 +144,11 @@ def transcoded(
         return (text or decode(b"", final=True)).encode()
 
     def decode(block: bytes, final: bool = False) -> str:
+        nonlocal decoder, encoding
+        if decoder is None:
+            marked = "utf-8-sig" if block.startswith(BOM_UTF8) else wide_encoding(block)
+            encoding = marked or encoding
+            decoder = getincrementaldecoder(encoding)()
         try:
             return decoder.decode(block, final=final)
         except UnicodeError as error:

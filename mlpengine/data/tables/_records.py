@@ -12,7 +12,7 @@ import numpy as np
 from mlpengine.core.errors import DataError
 from mlpengine.core.spec import Array
 from mlpengine.data.tables import parsing
-from mlpengine.data.tables._files import refuse_other_format
+from mlpengine.data.tables._files import refuse_other_format, wide_encoding
 from mlpengine.data.tables.dialect import DELIMITERS
 from mlpengine.data.tables.table import MAX_COLUMNS
 
@@ -26,13 +26,6 @@ _START = 256  # number of first bytes that are compared with other formats
 
 class EncodingError(DataError):
     """A file has another encoding than expected."""
-
-
-def wide_encoding(content: bytes) -> str:
-    """Return utf-16 or utf-32 by the byte order mark at the start of a file; "" without one."""
-    if content.startswith((b"\xff\xfe\0\0", b"\0\0\xfe\xff")):
-        return "utf-32"
-    return "utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else ""
 
 
 def _allow_long_cells() -> None:

@@ -13,7 +13,6 @@ from mlpengine.core.errors import DataError
 from mlpengine.core.spec import Array
 from mlpengine.data.tables import parsing
 from mlpengine.data.tables.dialect import CsvOptions
-from mlpengine.data.tables.parsing import EMPTY
 from mlpengine.data.tables.stored import Segment, Spill
 from mlpengine.data.tables.table import Column, ColumnKind, Table
 
@@ -67,12 +66,7 @@ class ColumnReader:
     """
 
     def __init__(
-        self,
-        name: str,
-        options: CsvOptions,
-        step: int | None = None,
-        spill: Spill | None = None,
-        dtype: type[np.generic] = np.float64,
+        self, name: str, options: CsvOptions, step: int | None = None, spill: Spill | None = None
     ) -> None:
         self.padded = name in options.numbers
         self.broken = False
@@ -80,13 +74,13 @@ class ColumnReader:
         self._pattern = options.reading.date_pattern(name)
         self._missing_texts = options.reading.missing_texts
         self._codes = parsing.Codes(self._missing_texts)
-        self._spill, self._expected, self._dtype = spill, 0, dtype
+        self._spill, self._expected = spill, 0
         self._begin(options.first_step(name) if step is None else step, 0)
 
     def _begin(self, step: int, n_missing: int) -> None:
         """Start as the kind `step`, with `n_missing` rows of missing values."""
         self.step, self._is_empty = step, True
-        self._gap = np.array([-1], np.int32) if step == TEXT else np.array([np.nan], self._dtype)
+        self._gap = np.array([-1], np.int32) if step == TEXT else np.array([np.nan])
         self._grown = Growing(self._gap.dtype.type, self._spill)
         self._grown.expect(self._expected)
         if n_missing:
@@ -147,10 +141,13 @@ class ColumnReader:
 
 
 def without_numbers(column: Column, missing: Sequence[float]) -> Column:
-    """Return a column of numbers in which the numbers `missing` are missing."""
+    """Return a column of numbers without the numbers `missing`, compared in its own dtype."""
     if not missing or column.kind != "number":
         return column
-    return Column(np.where(np.isin(column.values, missing), np.nan, column.values))
+    values = column.values
+    with np.errstate(over="ignore"):  # beyond float16
+        known = np.array(missing, values.dtype if values.dtype.kind == "f" else np.float64)
+    return Column(np.where(np.isin(values, known[np.isfinite(known)]), np.nan, values))
 
 
 def text_column(
@@ -244,17 +241,16 @@ def _without(levels: Sequence[str], texts: frozenset[str]) -> Sequence[str]:
     return [level for level in levels if level not in texts]
 
 
-def boolean_or_date(column: Column, name: str, options: CsvOptions) -> Column:
-    """Return a text column as booleans or dates if all texts that are not missing allow it."""
-    known = _without(column.levels, options.reading.missing)
-    if (answers := parsing.booleans(known)) is not None:
-        return _by_level(column, dict(zip(known, answers, strict=True)), "boolean")
-    seconds = None
-    if known and name not in options.codes:
-        seconds = parsing.dates(known, EMPTY, options.reading.date_pattern(name))
-    if seconds is None:
-        return times_of(column)
-    return _by_level(column, dict(zip(known, seconds.tolist(), strict=True)), "date")
+def of_texts(column: Column, path: str, name: str, options: CsvOptions) -> Column:
+    """Return a text column of a file as the kind that all its texts allow, as in CSV."""
+    if name not in options.numbers and not _without(column.levels, options.reading.missing):
+        return column
+    if name not in options.codes:
+        reader = ColumnReader(name, options, options.first_number_step)
+        reader.add(column.levels)
+        if (each := reader.column()).kind != "text":
+            return of_levels(column, each)
+    return parsed_column(column, Table({name: column}, path), name, options)
 
 
 def _by_level(column: Column, values: Mapping[str, float], kind: ColumnKind = "number") -> Column:

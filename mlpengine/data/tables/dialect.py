@@ -34,7 +34,7 @@ _TOKENS = {
     "dd": r"(?P<day>\d{1,2})",
     "HH": r"(?P<hour>\d{1,2})",
     "MM": r"(?P<minute>\d{2})",
-    "SS": r"(?P<second>\d{2})",
+    "SS": r"(?P<second>\d{2})(?:\.(?P<digits>\d{1,9}))?",
     "AM": r"(?P<half>[AaPp])[Mm]",
 }
 _DECIMAL = re.compile(r"([+-]?(?:0|[1-9][0-9]*))(?:([.,])([0-9]+))?")
@@ -95,7 +95,8 @@ SECTIONS[TextOptions] = "data"  # verdicts may propose further texts of missing 
 class CsvDialect(TextOptions):
     """The notation of texts in a CSV, and in text columns in memory.
 
-    A date format has yyyy or yy, mm or month (the month's name), dd, and for times HH, MM, SS, AM.
+    A date format has yyyy or yy, mm or month (the month's name), dd, and for times HH, MM, SS, AM;
+    SS may have a fraction.
     Without `decimal`, a column is refused if all its numbers with commas are ambiguous (1,234).
 
     Raises: pydantic's ValidationError for invalid values.
@@ -117,9 +118,8 @@ class CsvDialect(TextOptions):
         texts = [value.replace(self.thousands or "", "") for value in self.na_values or ()]
         if self.decimal == ",":
             texts = [text.replace(",", ".") for text in texts]
-        known = (parse_numbers([text], MISSING) for text in texts)
-        values = [float(value[0]) for value in known if value is not None]
-        return [value for value in values if value == value]
+        known = [parse_numbers([text], MISSING, padded=False, rounded=True) for text in texts]
+        return [float(v[0]) for v in known if v is not None and v[0] == v[0]]
 
     def date_pattern(self, column: str) -> re.Pattern[str] | None:
         """Return the pattern of `date_format` for the dates of a column, or None."""

@@ -180,7 +180,7 @@ def _column(
         return values
     if isinstance(values, list | tuple):
         nested = {kind for kind in set(map(type, values)) if not issubclass(kind, str | bytes)}
-        nested = {kind for kind in nested if hasattr(kind, "__len__")}
+        nested = {kind for kind in nested if any("__len__" in vars(one) for one in kind.mro())}
         for row, value in enumerate(values if nested else ()):
             if type(value) in nested and getattr(value, "shape", True) != ():
                 raise _not_a_value(value, where, row)
@@ -243,6 +243,8 @@ def _of_objects(
     values: list[Any], name: str, where: str, as_text: bool, options: CsvOptions
 ) -> Column:
     """Convert Python objects to a column of their common kind or, if kinds differ, to text."""
+    if any(issubclass(kind, np.datetime64 | np.timedelta64) for kind in set(map(type, values))):
+        values = [_moment(value) for value in values]
     gaps = [is_missing(value) for value in values]
     known = [value for value, gap in zip(values, gaps, strict=True) if not gap]
     missing = np.array(gaps, bool)
@@ -265,6 +267,8 @@ def _of_objects(
     texts = [_text(value, where, row) for row, value in enumerate(values)]
     source = where.removesuffix(f": column {name!r}")
     column = text_column(texts, name, source, options, as_text)
+    if column.missing.all() and name not in options.numbers and any(map(str.strip, texts)):
+        column = text_column(texts, name, source, options, True)  # NA and others are levels
     _require_unicode(column.levels, where)
     if name in options.labels:
         if blank := sum(isinstance(value, str) and not value.strip() for value in values):
@@ -336,6 +340,12 @@ def is_missing(value: Any) -> bool:
     )
 
 
+def _moment(value: Any) -> Any:
+    """Return a time of NumPy as a time of Python, in microseconds; other values unchanged."""
+    is_time = isinstance(value, np.datetime64 | np.timedelta64)
+    return value.astype(f"{value.dtype.kind}8[us]").item() if is_time else value
+
+
 def _seconds(moment: date) -> float:
     if not isinstance(moment, datetime):
         moment = datetime(moment.year, moment.month, moment.day)
@@ -364,5 +374,5 @@ def _text(value: Any, where: str, row: int) -> str:
 def _not_a_value(value: Any, where: str, row: int) -> DataError:
     return DataError(
         f"{where}, row {row + 1}: a number, boolean, date or text is needed "
-        f"({type(value).__name__} {quoted(value)})"
+        f"({type(value).__name__} {quoted(value)}); convert the column, or remove it from the table"
     )

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,9 @@ WORDS = {"true": 1.0, "false": 0.0}
 MAX_BOOLEAN_TEXTS = 2**4 + 2**5
 """Number of spellings of true and false, if each letter may be in lower or upper case."""
 
-ISO_DATE = r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?(?:Z|[+-]\d{2}:?\d{2})?)?"
+ISO_DATE = (
+    r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?(?:Z|[+-]\d{2}(?::?\d{2})?)?)?"
+)
 """Pattern of ISO 8601 dates; digits beyond microseconds are cut off."""
 
 FIRST_SECOND = -62_135_596_800.0
@@ -41,9 +43,10 @@ _AMBIGUOUS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
 _INTEGER = re.compile(r"-?[1-9][0-9]{0,18}")
 _PADDED = re.compile(r"\s*0\d+\s*")
 _MAY_BE_PADDED = re.compile(r"(?:^|\n)[^\S\n]*0\d")
-_CLOCK = r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2}))?"
+_CLOCK = r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2})(?:\.(?P<digits>\d{1,9}))?)?"
 _POINTS = re.compile(rf"(?P<day>\d{{1,2}})\.(?P<month>\d{{1,2}})\.(?P<year>\d{{4}})(?: {_CLOCK})?")
 _TIME = re.compile(rf"{_CLOCK}(?: ?(?P<half>[AaPp])[Mm])?")
+_END_OF_DAY = re.compile(r"(?<=[T ])24:00(?::00(?:\.0+)?)?(?![:.])")
 _FIRST_DAY = {"year": 1970, "month": 1, "day": 1}
 
 MONTHS = (
@@ -120,13 +123,16 @@ def dates(
 
 
 def _seconds(text: str, pattern: re.Pattern[str] | None) -> float | None:
+    text, days = _END_OF_DAY.subn("00:00", text)  # the start of the next day, as in ISO 8601
     try:
         if _DATE.fullmatch(text):
             moment = datetime.fromisoformat(text)
-            return (moment - (_EPOCH_UTC if moment.tzinfo else _EPOCH)).total_seconds()
+            since = moment - (_EPOCH_UTC if moment.tzinfo else _EPOCH)
+            return (since + timedelta(days)).total_seconds()
         for form in (_POINTS, _TIME, pattern) if text.isascii() else ():
             if form is not None and (match := form.fullmatch(text)):
-                return (datetime(**(_FIRST_DAY | _parts(match))) - _EPOCH).total_seconds()
+                since = datetime(**(_FIRST_DAY | _parts(match))) - _EPOCH
+                return (since + timedelta(days)).total_seconds()
     except (OverflowError, ValueError):
         pass
     return None
@@ -135,8 +141,9 @@ def _seconds(text: str, pattern: re.Pattern[str] | None) -> float | None:
 def _parts(match: re.Match[str]) -> dict[str, Any]:
     """Return the arguments of `datetime`.  Raises: ValueError for an unknown month, or 13 pm."""
     texts = {name: text for name, text in match.groupdict().items() if text is not None}
-    half, name, short = (texts.pop(key, "") for key in ("half", "name", "short"))
+    half, name, short, digits = (texts.pop(k, "") for k in ("half", "name", "short", "digits"))
     parts = {key: int(text) for key, text in texts.items()}
+    parts["microsecond"] = int(digits[:6].ljust(6, "0"))
     if short:
         parts["year"] = int(short) + (1900 if int(short) >= CENTURY_ENDS else 2000)
     if name:

@@ -55,9 +55,8 @@ def read_table(
     are recognized.  `dialect` are options of `CsvDialect`: delimiter, decimal, thousands,
     text_encoding, na_values, date_format.
 
-    In Parquet and Feather, whole numbers beyond 2**53, texts of true/false and dates, and the
-    columns `text` are read as in CSV.  `progress` is called with the share of a CSV file that has
-    been read.
+    In Parquet and Feather, whole numbers beyond 2**53 and texts are read as in CSV; texts of a
+    dictionary stay texts.  `progress` is called with the share of a CSV file that has been read.
 
     >>> read_table("penguins")
     Table('penguins', 344 rows, 7 columns)
@@ -186,14 +185,16 @@ class Format(NamedTuple):
         read: returns the table of a file.
         blocks: yields tables, each with some rows of a file; None to read files as one block.
         store: writes the columns into the file of a `Spill`; None if files cannot be streamed.
+        column: returns a column of a file as a pyarrow.ChunkedArray; None for other formats.
     """
 
     read: Callable[[str, CsvOptions], Table]
     blocks: Callable[[str, CsvOptions], Iterator[Table]] | None = None
     store: Callable[[str, Spill, CsvOptions], Table] | None = None
+    column: Callable[[str, str], Any] | None = None
 
 
-_PARQUET, _FEATHER = (Format(files.read, files.blocks, files.store) for files in (PARQUET, FEATHER))
+_PARQUET, _FEATHER = (Format(f.read, f.blocks, f.store, f.column) for f in (PARQUET, FEATHER))
 
 FORMATS: dict[str, Format] = {
     ".parquet": _PARQUET,

@@ -53,7 +53,8 @@ def test_columns_of_earlier_rows_are_those_of_pandas(ahead):
 def test_rows_may_be_in_two_tables_or_be_the_next_ones():
     own = history(2)
     whole, late = own.extended(as_table(FRAME)), FRAME["day"] >= 150
-    parts = as_table(FRAME[late]), as_table(FRAME[~late])
+    shops = FRAME.assign(shop=FRAME["shop"].map({"a": 0.1, "b": 0.2, "c": 0.3}))
+    parts = as_table(shops[late].astype({"shop": "f4"})), as_table(shops[~late])
     after = own.extended(*parts)
     following = pd.DataFrame({"shop": ["c", "a"]})
     ends = own.next_rows(as_table(FRAME[FRAME["day"] < 199]), as_table(following))

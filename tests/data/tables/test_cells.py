@@ -28,20 +28,8 @@ PLAIN_AND_ODD = """
 .12345678 12345678.9 99999999.5e-3 0.000012345678901234567 4000000000000000000.5 -.e 7e 1E5 2.5E+2
 """
 BLANKS = [
-    "",
-    " 1",
-    "1 ",
-    " 2.5 ",
-    "\t3",
-    "1\u00a0",
-    "\u0661",
-    "1 2",
-    "  ",
-    '4"',
-    "- 1",
-    " 007",
-    "0 ",
-]
+    "", " 1", "1 ", " 2.5 ", "\t3", "1\u00a0", "\u0661", "1 2", "  ", '4"', "- 1", " 007", "0 ",
+]  # fmt: skip
 NUMBERS = [*PLAIN_AND_ODD.split(), *BLANKS]
 
 
@@ -119,7 +107,7 @@ def test_numbers_beside_a_spelling_of_missing_cells_stay_numbers(gap, way):
     np.testing.assert_array_equal(column.values, truth)
 
 
-@pytest.mark.parametrize("gap", ["-999", "-999.0", "-999.00", "1.5", "1.50", "0"])
+@pytest.mark.parametrize("gap", ["-999", "-999.0", "-999.00", "1.5", "1.50", "0", "1.51"])
 def test_a_number_that_means_missing_matches_each_spelling_as_in_pandas(gap, way, tmp_path):
     cells = ["-999", "-999.0", "-999.000", "1.5", "1.50", "0", "0.0", "1.51", "-99.0", "7"]
     text = "a,b\n" + "".join(f"{cell},1\n" for cell in cells)
@@ -131,25 +119,25 @@ def test_a_number_that_means_missing_matches_each_spelling_as_in_pandas(gap, way
     file = read_table(tmp_path / "t.parquet", na_values=[gap])
     for table in (as_table(frame, na_values=[gap]), matrix, file):
         np.testing.assert_array_equal(table["a"].values, expected)
+    frame.astype("f4").to_parquet(tmp_path / "t.parquet")
+    file = read_table(tmp_path / "t.parquet", na_values=[gap])
+    for table in (as_table(frame.astype("f4"), na_values=[gap]), file):
+        np.testing.assert_array_equal(table["a"].values, expected.astype("f4"))
+    exponent = read("a\n1e20\n1.00e+20\n7\n", na_values=["1" + "0" * 20])["a"]
+    np.testing.assert_array_equal(exponent.values, [np.nan, np.nan, 7])
 
 
 ISO = """
 2020-01-02 2020-02-29 2019-02-29 1900-02-29 2000-02-29 0001-01-01 0000-01-01 9999-12-31 2020-13-01
-2020-00-10 2020-01-00 2020-04-31 2020-01-02T03:04:05 2020-01-02T23:59:59 2020-01-02T24:00:00
+2020-00-10 2020-01-00 2020-04-31 2020-01-02T03:04:05 2020-01-02T23:59:59 2020-01-02T24:00:01
 2020-01-02T03:60:00 2020-01-02T03:04:60 2020-01-02T03:04 2020-01-02T03:04:05Z 2020/01/02 20200102
-2020-1-2 2020-01-02T03:04:05.5 2020-01-02T03:04:05+01:00 2O20-01-02 1969-12-31T23:59:59 2020-01-0x
+2020-1-2 2020-01-02T03:04:05.5 2020-01-02T03:04:05+01 2O20-01-02 1969-12-31T23:59:59 2020-01-0x
 2020-01-02T03:04:05.123456 2020-01-02T03:04:05.999999Z 2020-01-02T03:04-0930 0001-01-01T00:00+14:00
 2020-01-02T03:04Z 2020-01-02T03:04:05.123456789Z 1969-12-31T23:59:59.25+00:00
 9999-12-31T23:59:59 9999-12-31T23:59:59-00:01
 """
-MOMENTS = [
-    *ISO.split(),
-    "2020-01-02 03:04:05",
-    "2020-01-02 03:04",
-    " 2020-01-02",
-    "2020-01-02\t",
-    "",
-]
+MORE = ["2020-01-02 03:04:05", "2020-01-02 03:04", " 2020-01-02", "2020-01-02\t", ""]
+MOMENTS = [*ISO.split(), *MORE]
 
 
 def test_a_text_is_the_moment_that_python_reads(way):
