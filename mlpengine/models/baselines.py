@@ -101,11 +101,8 @@ def compared_metrics(task: Task) -> list[str]:
 
 def by_pinball(tasks: Sequence[Task], truth: Array) -> bool:
     """Return whether two tasks predict the same quantiles, and no target is missing."""
-    return (
-        bool(tasks[0].levels)
-        and tasks[0].levels == tasks[1].levels
-        and bool((truth == truth).all())
-    )
+    first, other = (task.levels for task in tasks)
+    return bool(first and first == other and (truth == truth).all())
 
 
 def constant_prediction(task: Task, train: Split, rows: int) -> Guess:
