@@ -161,9 +161,9 @@ ODD = {
         ("column 'odd': 2 values '-' read as missing",),
         row={"a": 1.5, "odd": "-"},
     ),
-    "n.a. for gaps among dates": Odd(
-        plain(lambda i: "n.a." if i == 4 else f"2023-{i % 12 + 1:02}-{i % 28 + 1:02}"),
-        {"na_values": ["n.a."]},
+    "a database's gaps among dates": Odd(
+        plain(lambda i: "\\N" if i == 4 else f"2023-{i % 12 + 1:02}-{i % 28 + 1:02}"),
+        {"na_values": ["\\N"]},
         DATE,
     ),
 }

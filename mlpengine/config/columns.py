@@ -80,7 +80,7 @@ def cell_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
                 f"{plural(gap.times, 'value')} of column {brief(column)!r} equal {gap.text}; the "
                 f"others are {gap.low} to {gap.high}."
             )
-            advice = f"If that is a missing value, set data.na_values to ['{gap.text}']."
+            advice = f"If that is a missing value, add '{gap.text}' to data.na_values."
             fix = [Fix(TextOptions, "na_values", (*known, gap.text))]
             others = [[Fix(FeatureSettings, "missing", "indicator")]]
             verdicts.append(Verdict("sentinel", None, headline, evidence, gap.times, 1.0, advice,

@@ -1,4 +1,4 @@
-const ISO = /^(?<year>\d{4})-(?<month>\d\d)-(?<day>\d\d)(?:[T ](?<hour>\d\d):(?<minute>\d\d)(?::(?<second>\d\d(?:\.\d{1,9})?))?(?:Z|(?<sign>[+-])(?<east>\d\d):?(?<more>\d\d))?)?$/;
+const ISO = /^(?<year>\d{4})-(?<month>\d\d)-(?<day>\d\d)(?:[T ](?<hour>\d\d):(?<minute>\d\d)(?::(?<second>\d\d(?:\.\d{1,9})?))?(?:Z|(?<sign>[+-])(?<east>\d\d)(?::?(?<more>\d\d))?)?)?$/;
 const POINTS = /^(?<day>\d{1,2})\.(?<month>\d{1,2})\.(?<year>\d{4})(?: (?<hour>\d{1,2}):(?<minute>\d\d)(?::(?<second>\d\d(?:\.\d{1,9})?))?)?$/;
 const TIME = /^(?<hour>\d{1,2}):(?<minute>\d\d)(?::(?<second>\d\d(?:\.\d{1,9})?))?(?: ?(?<half>[AaPp])[Mm])?$/;
 const END_OF_DAY = /([T ])24:00(?::00(?:\.0+)?)?(?![:.])/;

@@ -304,7 +304,7 @@ def _to_drop(table: Table, features: list[ColumnProfile]) -> dict[str, str]:
             row = odd_row(table[column.name]) or 0
             example = f"{quoted(table[column.name].text(row))} in {table.place(row)}"
             text = f"numbers with a few texts among them, such as {example}; correct the texts"
-            reasons[column.name] = f"{text}, or name them in data.na_values and keep the column"
+            reasons[column.name] = f"{text}, or add them to data.na_values and keep the column"
         elif column.kind == "integer" and _counts_rows(table[column.name].values):
             reasons[column.name] = ROW_NUMBERS
         elif column.kind in ("number", "integer"):
@@ -367,7 +367,7 @@ def _few_texts(table: Table, name: str) -> list[str]:
     return [
         f"{count:,} of {plural(table.n_rows, 'value')} are texts among numbers, such as "
         f"{quoted(cell)} in {table.place(row)}, so the column is a category; correct the texts, or "
-        "name them in data.na_values"
+        "add them to data.na_values"
     ]
 
 

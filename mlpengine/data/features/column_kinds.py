@@ -220,7 +220,7 @@ def gap_advice(value: str) -> str:
     """Return advice for reading a value in `GAPS` as missing; "" for other values."""
     from mlpengine.data.tables.detect import GAPS  # only reading needs this module
 
-    return f", or train with data.na_values: [{value!r}]" if value.lower() in GAPS else ""
+    return f", or add {value!r} to data.na_values" if value.lower() in GAPS else ""
 
 
 def _format_of(level: str) -> str:

@@ -55,7 +55,7 @@ def gap_code(column: Column) -> str:
         return ""
     return (
         f"{plural(gap.times, 'value is', 'values are')} {gap.text}, the others {gap.low} to "
-        f"{gap.high}; if that is a missing value, set data.na_values: ['{gap.text}']"
+        f"{gap.high}; if that is a missing value, add '{gap.text}' to data.na_values"
         + (", written as in the file" if column.kind == "date" else "")
     )
 
@@ -94,7 +94,7 @@ def _gap_texts(column: Column) -> str:
     texts = ", ".join(map(repr, gaps))
     return (
         f"{plural(count, 'value is', 'values are')} the text {texts}; if that is a missing value, "
-        f"set data.na_values: [{texts}]"
+        f"add {texts} to data.na_values"
     )
 
 

@@ -261,8 +261,13 @@ class _Body:
         if self.width == 1 and (is_first or self.header.names[0].startswith("#")):
             return "delete lines above the header"
         if len(row) < self.width:
-            return "add the cells that are missing, empty ones too"
-        advice = f"quote cells that hold {delimiter!r}"
+            footer = "delete the line if it is a comment or a total, else " * (len(row) == 1)
+            return f"{footer}add the cells that are missing, empty ones too"
+        if not any(row[self.width :]):
+            return f"delete {delimiter!r} at the end of the line"
+        advice = f"quote cells that hold {delimiter!r}, or delete lines above the header"
+        if len(row) == self.width + 1 and is_first:
+            advice = f"name each column in the header, or quote cells that hold {delimiter!r}"
         whole = re.search(r"(?<!\d)\d+,\d+(?!\d)", ",".join(row))
         points = any(re.fullmatch(r"[+-]?\d*\.(?!\d{3}$)\d+", cell) for cell in row)
         if whole and delimiter == "," and not points:
@@ -277,7 +282,7 @@ class _Body:
             if len(filled):
                 raise DataError(
                     f"{where}: column {place + 1} has no name, but {table.place(int(filled[0]))} "
-                    "has a value there; name the column or delete it"
+                    "has a value there; name or delete the column, or delete lines above the header"
                 )
         table.delimiter = self.header.delimiter
         columns: dict[str, Column] = {}
@@ -448,7 +453,7 @@ class _ArrowBlocks:
         known = texts.drop_null()
         if not len(known):
             return np.full(len(texts), np.nan)
-        zone = "UTC" if re.search(r"(?:Z|[+-]\d{2}:?\d{2})$", known[0].as_py()) else None
+        zone = "UTC" if re.search(r"(?:Z|:.*[+-]\d{2}(?::?\d{2})?)$", known[0].as_py()) else None
         try:
             moments = texts.cast(pyarrow.timestamp("us", zone)).cast(pyarrow.int64())
         except pyarrow.ArrowInvalid:  # such as the 30th of February

@@ -29,6 +29,7 @@ GAPS = frozenset(
     {"-", "--", "---", ".", "..", "*", "x", "n.a.", "n.a", "na", "n/a", "n/d", "n.d.", "nd", "nil"}
     | {"none", "null", "missing", "unknown", "not available", "(none)", "(null)", "<na>", "#n/a"}
     | {"#na", "#div/0!", "#value!", "#ref!", "k.a.", "k. a.", "unbekannt", "fehlt", "?"}
+    | {"#num!", "#name?", "#null!", "#wert!", "\\n", "0000-00-00", "0000-00-00 00:00:00"}
 )
 """Lower-case texts that mean missing values in columns of numbers or dates."""
 
@@ -183,7 +184,8 @@ def _proposals(
         levels = texts[name].used_levels()
         gaps = [level for level in levels if level.lower() in GAPS and level not in values]
         filled = [level for level in levels if level not in gaps]
-        known = list(dict.fromkeys(formats.values()))
+        known = [form for form in dict.fromkeys(formats.values()) if _fits(filled, form)]
+        known = known if len(known) == 1 else []
         has_values = any(level not in parsing.MISSING for level in filled)
         fitting = next(_dialects(filled, reading, known), None) if has_values else None
         gaps = [gap for gap in gaps if gap not in parsing.MISSING]
@@ -203,9 +205,10 @@ def _proposals(
                 order.append(name)
                 continue
             parts = " or ".join(f"the {_PARTS[form[0]]}" for form in forms)
+            only = " for this column (a mapping from columns to formats)" if formats else ""
             notes.append(
-                f"column {name!r}: {filled[0]!r} can have {parts} first; to use it as a date set "
-                f"data.date_format to {' or '.join(forms)}"
+                f"column {name!r}: {filled[0]!r} can have {parts} first; to use it as a date, set "
+                f"data.date_format to {' or '.join(forms)}{only}, and keep the column"
             )
     if added:
         reading = replace(reading, na_values=tuple(dict.fromkeys(added)))
@@ -227,7 +230,7 @@ def _dialects(texts: list[str], reading: CsvDialect, known: list[str]) -> Iterat
         yield reading
     if parsing.dates(texts, none) is not None:
         yield reading
-    yield from (replace(reading, date_format=form) for form in known if _fits(texts, form))
+    yield from (replace(reading, date_format=form) for form in known)
     for decimal, thousands in [(reading.decimal, reading.thousands), *NUMBER_MARKS]:
         if reading.decimal not in (None, decimal) or reading.thousands not in (None, thousands):
             continue

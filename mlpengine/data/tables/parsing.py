@@ -25,7 +25,9 @@ WORDS = {"true": 1.0, "false": 0.0}
 MAX_BOOLEAN_TEXTS = 2**4 + 2**5
 """Number of spellings of true and false, if each letter may be in lower or upper case."""
 
-ISO_DATE = r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?(?:Z|[+-]\d{2}:?\d{2})?)?"
+ISO_DATE = (
+    r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?(?:Z|[+-]\d{2}(?::?\d{2})?)?)?"
+)
 """Pattern of ISO 8601 dates; digits beyond microseconds are cut off."""
 
 FIRST_SECOND = -62_135_596_800.0

@@ -293,7 +293,7 @@ def test_a_number_that_may_be_a_missing_cell_is_named(code):
     cells = np.where(np.arange(60) % 20 == 3, code, np.linspace(1, 5, 60))
     (line,) = [w for w in profile(Table({"a": Column(cells)})).warnings() if "the others" in w]
     assert line.startswith(f"column 'a': 3 values are {code:g}, the others 1 to 5; if that is")
-    assert f"set data.na_values: ['{code:g}']" in line
+    assert f"add '{code:g}' to data.na_values" in line
 
 
 def test_a_date_that_may_be_a_missing_cell_is_named(tmp_path):

@@ -314,12 +314,12 @@ FITS = {
         HEAD + ROWS + "1,inf,u,2\n", {"target": "b", "task": "classification"}, "must be finite",
     ),
     "one bad cell": (HEAD + ROWS + "1o,1,u,2\n", {}, "line 32, column 'a': a number is needed"),
-    "a gap": (HEAD + ROWS + "n.a.,1,u,2\n", {}, "empty, or train with data.na_values: ['n.a.']"),
+    "a gap": (HEAD + ROWS + "n.a.,1,u,2\n", {}, "empty, or add 'n.a.' to data.na_values"),
     "a gap in the target": (
         HEAD + ROWS + "1,1,u,n.a.\n",
         {"task": "regression"},
-        "line 32, column 'y': the target must be a number ('n.a.'); correct the value, or train "
-        "with data.na_values: ['n.a.']",
+        "line 32, column 'y': the target must be a number ('n.a.'); correct the value, or "
+        "add 'n.a.' to data.na_values",
     ),
     "a text in the target": (HEAD + ROWS + "1,1,u,x\n", {}, "line 32, column 'y': the target must"),
     "text target": (

@@ -171,11 +171,13 @@ def test_an_order_that_cells_leave_open_is_asked_for(tmp_path):
     path.write_text("when,x\n13/05/20,1\n14/06/21,1\n-,1\n")
     (note,) = detect(str(path)).notes
     assert "can have the day or the year first" in note
-    assert note.endswith("set data.date_format to dd/mm/yy or yy/mm/dd")
+    assert note.endswith("set data.date_format to dd/mm/yy or yy/mm/dd, and keep the column")
     path.write_text("when,other,x\n13/05/20,25/12/99,1\n14/06/21,-,1\n-,,1\n")
     detected = detect(str(path), target=["x"])  # another column has the order
     assert [column.kind for column in detected.table.columns.values()] == ["date", "date", "number"]
     assert not any("when" in note and "first" in note for note in detected.notes)
+    path.write_text("when,other,two\n13/5/2020,12/25/1999,1/2/2020\n")
+    assert "'two': '1/2/2020' can have" in detect(str(path)).notes[-1]  # other columns differ
 
 
 ALIKE = {
