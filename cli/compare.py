@@ -45,9 +45,9 @@ def command(first: Path, second: Path, as_json: bool) -> None:
     """Compare the run directories FIRST and SECOND: settings, results, and which run is better.
 
     The better run has the higher accuracy or R2 on rows that did not train the models.  If a run
-    has costs (training.threshold), the better run has the lower mean cost.  The standard error of
-    the difference is computed from the predictions row by row.  If the runs predicted different
-    rows, no run is called better.
+    has costs (training.threshold), the better run has the lower mean cost; if both predict the
+    same quantiles, the lower pinball loss.  The standard error of the difference is computed from
+    the predictions row by row.  If the runs predicted different rows, no run is called better.
     """
     data, lines = comparison(first, second)
     say(json.dumps(data) if as_json else "\n".join(lines))

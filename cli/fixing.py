@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mlpengine.config import ConfigFile, Override, load_config
-from mlpengine.config.baselines import ScoredRows, scored_rows
+from mlpengine.config.baselines import ScoredRows, misjudged, scored_rows
 from mlpengine.config.fixed_config import as_overrides, corrections, proposed_settings, repairs
 from mlpengine.core.errors import ConfigError, DataError, NumericalError, UsageError
 from mlpengine.core.wording import metric_text
@@ -55,10 +55,12 @@ class RunScore(NamedTuple):
     rows: ScoredRows | None = None
 
     @classmethod
-    def of(cls, metrics: Mapping[str, Mapping[str, float | None]]) -> "RunScore":
+    def of(
+        cls, metrics: Mapping[str, Mapping[str, float | None]], by_loss: bool = False
+    ) -> "RunScore":
         """Return the score on out-of-fold or validation rows, from the `metrics` of each part."""
         known = metrics.get(OUT_OF_FOLD) or metrics.get("validation") or {}
-        for name in ("macro_f1", "r2", *known):
+        for name in ("macro_f1", "r2", *known) if not by_loss else ():
             value = known.get(name)
             if value is not None and isfinite(value) and name != "loss":
                 return cls(name, value if higher_is_better(name) else -value)
@@ -185,7 +187,7 @@ def trained(
 
 def score_of_run(session: Session, outcome: Mapping[str, Any]) -> RunScore:
     """Return the score of a finished run, with the predicted rows."""
-    fitted, score = session.fitted, RunScore.of(outcome)
+    fitted, score = session.fitted, RunScore.of(outcome, misjudged(session.data))
     if fitted is None or not score.metric:
         return score
     return score._replace(rows=scored_rows(session.data, fitted.mean, test=False))
@@ -222,6 +224,7 @@ def short_run(begin: Start, repair: Mapping[str, Any]) -> RunScore:
         parts = {name: part for name, part in data.parts.items() if name != "test"}
         with trainer.pinned(), np.errstate(all="ignore"):
             fitted = trainer.finish(trainer.loop().run())
-            return RunScore.of(measure(fitted, parts, data.folds, blocks=data.blocks).metrics)
+            measured = measure(fitted, parts, data.folds, blocks=data.blocks).metrics
+            return RunScore.of(measured, misjudged(data))
     except (ConfigError, DataError, NumericalError, UsageError):
         return RunScore()

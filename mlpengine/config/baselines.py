@@ -11,7 +11,7 @@ from mlpengine.core.spec import Array
 from mlpengine.diagnostics.baselines import BaselineScore
 from mlpengine.models import baselines
 from mlpengine.models.members import NetworkMean
-from mlpengine.models.task import OUT_OF_FOLD, PART_PHRASES, Classification, Split, Threshold
+from mlpengine.models.task import OUT_OF_FOLD, PART_PHRASES, Classification, Split, Task, Threshold
 from mlpengine.settings import Fix, NetworkSettings, TrainingSettings
 from mlpengine.settings.base import options_of
 from mlpengine.settings.network import OWN_OPTIONS
@@ -42,6 +42,7 @@ class ScoredRows(NamedTuple):
     predicted: Array
     numbers: Array
     total: int
+    task: Task
 
 
 def scored_rows(
@@ -71,7 +72,7 @@ def scored_rows(
         output = mean.out_of_fold(rows.x, folds[chosen])
     else:
         output = mean.forward(rows.x)
-    return ScoredRows(title, rows, output, mean.task.predict(output), chosen, len(part))
+    return ScoredRows(title, rows, output, mean.task.predict(output), chosen, len(part), mean.task)
 
 
 def score_of(
@@ -103,7 +104,7 @@ def score_of(
         straight = baselines.out_of_fold(task, train.rows(scored.numbers), of_rows, work)
     else:
         straight = baselines.linear_prediction(task, train, scored.rows.x, work)
-    if straight is not None:
+    if straight is not None and not misjudged(data):
         predictions["linear"] = straight
     predictions["constant"] = baselines.constant_prediction(task, train, len(scored.rows))
     predictions = {who: one.decided(threshold) for who, one in predictions.items()}
@@ -117,6 +118,12 @@ def score_of(
     return {"part": scored.part, "rows": scored.total, "metric": names[0], "predictions": table}
 
 
+def misjudged(data: LoadedData) -> bool:
+    """Return whether R2 does not judge the predictions, such as one high quantile."""
+    of_numbers = getattr(data.task, "has_errors", False)
+    return of_numbers and not getattr(data.loss.plain(), "is_central", True)
+
+
 def linear_comparison(data: LoadedData, mean: NetworkMean) -> BaselineScore | None:
     """Compare a model with a linear model, for a verdict, on out-of-fold or validation rows.
 
@@ -128,9 +135,8 @@ def linear_comparison(data: LoadedData, mean: NetworkMean) -> BaselineScore | No
     config = data.file.config
     if (data.folds is None and "validation" not in data.parts) or not config.model.hidden:
         return None
-    of_numbers = getattr(data.task, "has_errors", False)
-    if of_numbers and not getattr(data.loss.plain(), "is_central", True):
-        return None  # R2 does not judge such predictions
+    if misjudged(data):
+        return None
     scored = scored_rows(data, mean, test=False, most=COMPARED)
     if not np.isfinite(scored.output).all():
         return None

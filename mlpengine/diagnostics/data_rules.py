@@ -53,7 +53,8 @@ def shifted(diagnostics: Diagnostics) -> Verdict | None:
         wide, narrow = np.diff(known.ranges)[[0, 2]]
         if diagnostics.planned_split == "time" and 2 * narrow < wide:
             name = brief(diagnostics.feature_names[number])
-            advice = f"{name!r} rises with the time: drop it (data.drop) if it only tells the time."
+            rises = f"{name!r} rises with the time"
+            advice = f"{rises}: if it only tells the time, drop its column (data.drop)."
     else:
         distance = known.target_shift
         evidence = (

@@ -1,6 +1,6 @@
 """Baselines of a model: scores of a constant and of a linear prediction on the same rows."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +33,7 @@ METRICS: dict[str, Callable[[Array, Array, Array | None], float]] = {
     "roc_auc": metrics.roc_auc,
     "cost": lambda _, costs, weights: float(np.average(costs, weights=weights)),
     "log_loss": lambda _, losses, weights: float(np.average(losses, weights=weights)),
+    "pinball": lambda _, losses, weights: float(np.average(losses, weights=weights)),
     "macro_f1": metrics.f1,
     "r2": metrics.r2,
     "mae": metrics.mae,
@@ -43,8 +44,8 @@ METRICS: dict[str, Callable[[Array, Array, Array | None], float]] = {
 }
 """Metrics that compare predictions: functions of targets, predictions and weights.
 
-In place of predictions, log loss and cost take the loss or cost of each row, and ROC AUC takes
-probabilities."""
+In place of predictions, log loss, pinball loss and cost take the loss or cost of each row, and
+ROC AUC takes probabilities."""
 
 LINEAR_ROWS, LINEAR_FEATURES = 4_000, 600
 """Maximum training rows (evenly spaced) and maximum features of a linear model."""
@@ -57,11 +58,12 @@ PENALTY = 1.0
 
 
 class Guess(NamedTuple):
-    """Predictions, probabilities of classes or labels, and the threshold with its costs."""
+    """Predictions, probabilities, the threshold with its costs, and pinball losses of rows."""
 
     predicted: Array
     chances: Array | None = None
     threshold: Threshold | None = None
+    losses: Array | None = None
 
     def decided(self, threshold: Threshold | None) -> "Guess":
         """Return the guess with classes chosen by `threshold`; unchanged if `threshold` is None."""
@@ -73,6 +75,8 @@ class Guess(NamedTuple):
         """Return the second argument of a metric in `METRICS`, such as predictions or losses."""
         if metric == "roc_auc":
             return np.asarray(self.chances)
+        if metric == "pinball":
+            return np.asarray(self.losses)
         if metric == "cost" and self.threshold and self.threshold.costs:
             given = self.threshold.positive, self.threshold.costs
             return metrics.row_costs(truth, self.predicted, *given)
@@ -93,6 +97,12 @@ def compared_metrics(task: Task) -> list[str]:
     is_binary = isinstance(task, Classification) and _classes(task) == 2
     has_costs = isinstance(task, Classification) and task.threshold and task.threshold.costs
     return [*["cost"] * bool(has_costs), first, "log_loss", *["roc_auc"] * is_binary, *others]
+
+
+def by_pinball(tasks: Sequence[Task], truth: Array) -> bool:
+    """Return whether two tasks predict the same quantiles, and no target is missing."""
+    first, other = (task.levels for task in tasks)
+    return bool(first and first == other and (truth == truth).all())
 
 
 def constant_prediction(task: Task, train: Split, rows: int) -> Guess:

@@ -456,7 +456,7 @@ def influences(name: str, target: Array, given: Array, weight: Array | None = No
         return censored.concordance_influences(target[:, 0], given[:, 0], weight, target[:, 1])
     rows = np.ones(len(target)) if weight is None else np.asarray(weight, np.float64)
     with np.errstate(all="ignore"):
-        if name in ("cost", "log_loss"):
+        if name in ("cost", "log_loss", "pinball"):
             return given
         if name == "accuracy":
             return np.asarray(_columns(target == given).min(axis=1))

@@ -25,7 +25,7 @@ from mlpengine.data.tables import Column, Table, read_table
 from mlpengine.data.tables.frames import as_table
 from mlpengine.data.tables.rows import usable_rows
 from mlpengine.models.background import KEPT_ROWS, background_rows
-from mlpengine.models.baselines import Guess, baseline_scores, compared_metrics
+from mlpengine.models.baselines import Guess, baseline_scores, by_pinball, compared_metrics
 from mlpengine.models.calibration import (
     RESIDUALS,
     SET_CHANCES,
@@ -456,13 +456,14 @@ class Model:
         with_costs = [one for one in (self, other) if one.threshold and one.threshold.costs]
         judge = (with_costs or [self])[0]
         rivals = {
-            name: model._guess(split)._replace(threshold=judge.threshold)
+            name: model._guess(split, part.truth)._replace(threshold=judge.threshold)
             for name, model, split in (
                 ("first", self, part),
                 ("other", other, other._split(other.table(data), rows)),
             )
         }
-        metrics = compared_metrics(judge.task)
+        quantiles = by_pinball([self.task, other.task], part.truth)
+        metrics = [*["pinball"] * quantiles, *compared_metrics(judge.task)]
         scores = baseline_scores(metrics, part.truth, rivals, part.weights)
         both = {n: [(one[n]["value"], one[n]["error"]) for one in scores.values()] for n in metrics}
         ahead = scores["other"]["ahead"]
@@ -471,9 +472,10 @@ class Model:
         lead = Lead(metrics[0], "data", int(not wins), abs(ahead["value"]), ahead["error"], level)
         return Comparison(names, len(part), both, lead)
 
-    def _guess(self, part: Split) -> Guess:
-        output = self.forward(part.x)
-        return Guess(self._task.predict(output), self._task.probabilities(output))
+    def _guess(self, part: Split, truth: Array) -> Guess:
+        task, output = self._task, self.forward(part.x)
+        losses = task.pinball_losses(truth, output)
+        return Guess(task.predict(output), task.probabilities(output), losses=losses)
 
     def _with_rows(self, where: str, data: Any) -> Table:
         table = self.table(data)

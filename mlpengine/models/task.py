@@ -196,6 +196,9 @@ class Task(ABC):
     headline: tuple[str, ...]
     """Names of the metrics that are computed after every epoch."""
 
+    levels: Sequence[float] = ()
+    """Levels of the quantiles, if the loss predicts only quantiles."""
+
     kinds: ClassVar[tuple[metrics.PredictionKind, ...]]
     """Kinds of predictions for metrics that users register."""
 
@@ -225,6 +228,10 @@ class Task(ABC):
 
     def probabilities(self, output: Array) -> Array | None:
         """Return float64 probabilities (rows, classes) or (rows, labels); None for regression."""
+        return None
+
+    def pinball_losses(self, truth: Array, output: Array) -> Array | None:
+        """Return the mean pinball loss (rows,) over targets and `levels`; None without levels."""
         return None
 
     def predicted_numbers(self, output: Array) -> Array:
@@ -467,6 +474,9 @@ class Regression(Task):
         self.has_loss = loss is not None
         super().__init__(target.n_outputs * self.loss.columns)
         (first, *others), leaves = self.loss.predictions, self.loss.formulas.outputs
+        levels = [p.level for p in self.loss.predictions if p.level is not None]
+        if self.has_errors and len(levels) == 1 + len(others):
+            self.levels = levels
         self.orders = bool(others) and all(p.level is not None for p in self.loss.predictions)
         self._is_plain = not others and first.location and [first.formula] == list(leaves)
         self.log_link = self.loss.log_link
@@ -558,8 +568,7 @@ class Regression(Task):
             known["deviance_explained"] = self._deviance_explained
         if [one.location for one in self.loss.predictions] == [True, False]:
             known["nll"] = self._nll  # such a loss predicts mean and deviation
-        levels = [one.level for one in self.loss.predictions if one.level is not None]
-        if len(levels) == len(self.loss.predictions):
+        if levels := self.levels:
             known["pinball"] = lambda s: float(np.mean(self._pinballs(s, levels)))
             if len(levels) > 1:
                 known["crps"] = lambda s: self._crps(s, levels)
@@ -587,6 +596,11 @@ class Regression(Task):
         mean, deviation = self._predictions(scored.output)
         given = scored.truth, mean, deviation, scored.weights
         return metrics.on_known(metrics.gaussian_nll, *given)
+
+    def pinball_losses(self, truth: Array, output: Array) -> Array | None:
+        pairs = zip(self._predictions(output), self.levels, strict=False)
+        losses = [np.maximum(q * (truth - p), (q - 1) * (truth - p)) for p, q in pairs]
+        return np.asarray(np.mean(losses, axis=(0, 2))) if self.levels else None
 
     def _pinballs(self, scored: Scored, levels: Sequence[float]) -> list[float]:
         pairs = zip(self._predictions(scored.output), levels, strict=True)

@@ -19,8 +19,9 @@ def lead_of(
     """Return the lead of the better of two runs.
 
     If a run's threshold has costs, the metric is the mean cost, with the costs of the first such
-    run.  Returns None if the runs differ in metric, table, target, classes or predicted rows, or if
-    a warm start may have been trained on the predicted rows.
+    run; if both predict the same quantiles, it is the pinball loss.  Returns None if the runs
+    differ in metric, table, target, classes or predicted rows, or if a warm start may have been
+    trained on the predicted rows.
     """
     scores = [one.data["score"] for one in collected if one.data.get("score")]
     models = [one.data["model"] for one in collected if one.data.get("model")]
@@ -33,6 +34,8 @@ def lead_of(
         return None
     (metric,) = metrics
     first, other = scored
+    if not judge and baselines.by_pinball([first.task, other.task], first.rows.truth):
+        metric = "pinball"
     pair = paired(first, other, metric, judge)
     if pair is None:
         return None
@@ -57,6 +60,8 @@ def paired(
     same = origins[0] is not None and origins[1] is not None and (origins[0] == origins[1]).all()
     if not same or not np.array_equal(first.rows.truth, other.rows.truth, equal_nan=True):
         return None
-    guesses = [baselines.Guess(one.predicted, threshold=judge) for one in (first, other)]
+    losses = [one.task.pinball_losses(one.rows.truth, one.output) for one in (first, other)]
+    given = first.predicted, other.predicted
+    guesses = [baselines.Guess(p, None, judge, own) for p, own in zip(given, losses, strict=True)]
     value, error, level = paired_lead(metric, first.rows.truth, first.rows.weights, *guesses)
     return value, error * float(np.sqrt(len(first.rows) / first.total)), level

@@ -141,7 +141,7 @@ def _trained(model: Data, verb: str) -> str:
     alone = "A network of " * (model["networks"] == 1 and not model["linear_models"])
     size = f"{alone}{model['architecture']} ({plural(model['parameters'], 'parameter')})"
     count = plural(len(model["classes"]), "class", "classes")
-    classes = f", one of {count}" if model["classes"] else ""
+    classes = f", one of {count}" if model["classes"] and len(model["target"]) == 1 else ""
     share = model["linear_weight"]
     weighed = ""
     if model["networks"] and share > 0.5:

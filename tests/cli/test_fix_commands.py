@@ -55,9 +55,8 @@ def test_a_repair_that_does_not_help_is_not_kept(mlpengine, dropped, monkeypatch
 
 def test_a_repair_that_may_help_by_chance_is_not_kept(mlpengine, dropped, monkeypatch):
     pairs = []
-    monkeypatch.setattr(
-        fixing, "paired", lambda *pair: pairs.append(paired(*pair)) or (0.0, 9.0, 1.0)
-    )
+    by_chance = (0.0, 9.0, 1.0)
+    monkeypatch.setattr(fixing, "paired", lambda *p: pairs.append(paired(*p)) or by_chance)
     result = mlpengine("train", dropped, "--fix", "--json", "-q")
     assert "no better score by more than half a standard error" in result.err
     assert json.loads(result.out.splitlines()[-1])["better"].endswith("broken")
@@ -75,6 +74,7 @@ def test_a_repair_that_may_help_by_chance_is_not_kept(mlpengine, dropped, monkey
 )
 def test_rows_that_are_not_test_rows_judge(metrics, value):
     assert fixing.RunScore.of(metrics).value == value
+    assert fixing.RunScore.of({"validation": {"loss": 0.3, "r2": 0.9}}, True).value == -0.3
 
 
 def test_a_failed_run_has_a_line_and_is_trained_once_more(mlpengine, dropped):

@@ -158,7 +158,6 @@ def test_labels_that_differ_in_type_alone_are_refused():
 
 
 def test_columns_that_numpy_has_no_type_for():
-    whole = IntEnum("Whole", ["one", "two"])
     times, wide = pa.array([1, 3]).cast(pa.time64("ns")), pl.Series([1, 2]).cast(pl.Int128)
     for odd in (pa.table({"t": times}), pl.DataFrame({"t": wide})):
         with pytest.raises(DataError, match="column 't': must have a type that NumPy has"):
@@ -170,7 +169,8 @@ def test_columns_that_numpy_has_no_type_for():
         times = np.array([1_500, "NaT"], f"{kind}[ms]")
         for column in (times, list(times), np.array([*times, None], object)[:2]):
             np.testing.assert_array_equal(as_table({"t": column})["t"].values, [1.5, np.nan])
-    for column in ([whole.two], np.array([whole.two, None], object)):
+    two = IntEnum("Whole", ["one", "two"]).two
+    for column in ([two], np.array([two, None], object)):
         assert as_table({"n": column})["n"].values[0] == 2
     np.testing.assert_array_equal(as_table({"d": [Decimal("sNaN"), 2]})["d"].values, [np.nan, 2])
     with pytest.raises(DataError, match="row 2: numbers must fit into float64"):

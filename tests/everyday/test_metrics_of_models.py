@@ -46,13 +46,10 @@ def test_errors_of_several_targets_are_shown_one_by_one(frame):
     model, _ = mlpengine.fit(features, ["price", "mass"], **FEW)
     measured, predicted = model.evaluate(features), model.predict(features)
     for k, name in enumerate(("price", "mass")):
-        assert measured[f"mae of {name}"] == pytest.approx(
-            reference.mean_absolute_error(frame[name], predicted[:, k])
-        )
-        r2 = reference.r2_score(frame[name], predicted[:, k])
-        assert measured[f"r2 of {name}"] == pytest.approx(r2)
-    both = measured["mae of price"] + measured["mae of mass"]
-    assert measured["mae"] == pytest.approx(both / 2)
+        for short, full in (("mae", "mean_absolute_error"), ("r2", "r2_score")):
+            expected = getattr(reference, full)(frame[name], predicted[:, k])
+            assert measured[f"{short} of {name}"] == pytest.approx(expected)
+    assert 2 * measured["mae"] == pytest.approx(measured["mae of price"] + measured["mae of mass"])
 
 
 @pytest.mark.parametrize("folds", [None, 2])
@@ -98,15 +95,13 @@ def test_the_pinball_loss_measures_every_regression(loss, frame):
     """As scikit-learn's, of the quantile of its level or else of the prediction."""
     features = frame[["a", "b", "c", "price"]]
     stop = {"early_stopping": {"monitor": "pinball_0.25"}, "metrics": ["pinball_0.9", "mape"]}
-    model, result = mlpengine.fit(
-        features, "price", loss=loss, training={"epochs": 3, "folds": None} | stop
-    )
+    training = {"epochs": 3, "folds": None} | stop
+    model, result = mlpengine.fit(features, "price", loss=loss, training=training)
     names = {"pinball_0.9", "pinball_0.25", "mape"}
     assert names < result.metrics["test"].keys() & result.history.rows[0].validation.keys()
     curve = [row.validation["pinball_0.25"] for row in result.history.rows]
     assert result.best_epoch == 1 + np.argmin(curve)
-    columns = model.predict_columns(features)
-    high = columns.get("price_0.9", model.predict(features))
+    high = model.predict_columns(features).get("price_0.9", model.predict(features))
     expected = reference.mean_pinball_loss(frame.price, high, alpha=0.9)
     measured = model.evaluate(features, metrics=["pinball_0.9"])
     assert measured["pinball_0.9"] == pytest.approx(expected, rel=1e-9)
@@ -158,11 +153,20 @@ def test_two_models_are_compared_row_by_row(frame):
     assert compared.as_dict()["ahead"] == ("one", "two")[lead.ahead]
     assert compared._repr_html_().count("±") == 8
     number, _ = mlpengine.fit(frame[["a", "b", "price"]], target="price", **FEW)
-    with pytest.raises(mlpengine.UsageError, match="must predict the same"):
-        models[0].compare(number, data)
     renamed, _ = mlpengine.fit(data.replace("no", "never"), target="kind", **FEW)
-    with pytest.raises(mlpengine.UsageError, match="classes differ: never, no"):
-        models[0].compare(renamed, data)
+    for other, said in ((number, "must predict the same"), (renamed, "classes differ: never, no")):
+        with pytest.raises(mlpengine.UsageError, match=said):
+            models[0].compare(other, data)
+    given = FEW | {"loss": {"name": "quantile", "levels": [0.9]}}
+    one, two = (
+        mlpengine.fit(frame[["a", "price"]], "price", **given | {"seed": k}) for k in (1, 2)
+    )
+    gaps = [frame["price"] - np.ravel(model.predict(frame)) for model in (one[0], two[0])]
+    apart = np.subtract(*(np.maximum(0.9 * gap, -0.1 * gap) for gap in gaps))
+    assert "a linear one" not in one[1]._repr_html_()
+    lead = one[0].compare(two[0], frame).lead
+    assert (lead.metric, lead.value) == ("pinball", pytest.approx(abs(apart.mean())))
+    assert lead.error == pytest.approx(apart.std(ddof=1) / len(apart) ** 0.5)
 
 
 def test_a_verdict_says_that_the_model_does_not_have_the_measured_network():

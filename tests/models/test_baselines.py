@@ -32,15 +32,14 @@ def test_a_linear_prediction_of_numbers_is_ridge():
     predicted, *_ = baselines.linear_prediction(task, part, part.x, 1e9)
     expected = Ridge(alpha=0.5).fit(part.x, y).predict(part.x)
     np.testing.assert_allclose(predicted[:, 0], expected, rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(
-        baselines.constant_prediction(task, part, 2).predicted, np.full((2, 1), y.mean())
-    )
+    constant = baselines.constant_prediction(task, part, 2).predicted
+    np.testing.assert_allclose(constant, np.full((2, 1), y.mean()))
 
 
 def test_a_constant_prediction_of_classes_has_their_shares():
     x, y = load_iris(return_X_y=True)
     task, part = split(x, y.astype(str), SoftmaxCrossEntropy())
-    predicted, chances, _ = baselines.constant_prediction(task, part, 3)
+    predicted, chances, *_ = baselines.constant_prediction(task, part, 3)
     assert (predicted == 0).all()
     np.testing.assert_allclose(chances, np.full((3, 3), 1 / 3))
 
@@ -50,7 +49,7 @@ def test_a_linear_prediction_of_labels_is_one_for_each():
     x = rng.standard_normal((300, 3))
     y = np.stack([x[:, 0] + rng.standard_normal(300) > 0, x[:, 1] > 1], axis=1).astype(float)
     task, part = split(x, y, BinaryCrossEntropyWithLogits(), task="multilabel")
-    predicted, chances, _ = baselines.linear_prediction(task, part, part.x, 1e9)
+    predicted, chances, *_ = baselines.linear_prediction(task, part, part.x, 1e9)
     for k in range(2):
         expected = LogisticRegression(C=1.0).fit(part.x, y[:, k])
         assert (predicted[:, k] == expected.predict(part.x)).mean() > 0.99
@@ -90,15 +89,12 @@ def test_influences_are_derivatives_by_weights(name, weighted):
     }
     if name in ("mae", "rmse", "r2"):
         cases[name] = [(numbers, numbers[::-1]), (gaps, numbers[::-1])]
-    if name in ("cost", "log_loss"):
+    if name in ("cost", "log_loss", "pinball"):
         cases[name] = [(classes, numbers[:, 0])]
     for truth, given in cases.get(name, [(classes, classes[::-1]), (labels, labels[::-1])]):
         found = influences(name, truth, given, weights)
-        for row in range(rows):
-            near = [
-                on_known(METRICS[name], truth, given, weights + step * (np.arange(rows) == row))
-                for step in (1e-4, -1e-4)
-            ]
+        for row, step in enumerate(1e-4 * np.eye(rows)):
+            near = [on_known(METRICS[name], truth, given, weights + s) for s in (step, -step)]
             slope = (near[0] - near[1]) / 2e-4 * weights.sum()
             assert found[row] - np.average(found, weights=weights) == pytest.approx(slope, abs=1e-7)
 

@@ -70,7 +70,7 @@ def test_a_model_decides_by_its_threshold_everywhere(frame, tmp_path):
     assert error == pytest.approx((variance / 191) ** 0.5)
     truth = (frame.left == "yes").to_numpy().astype(int)
     rows, output = Split(frame, truth, truth), model.outputs(frame)
-    scored = ScoredRows("test", rows, output, truth, np.arange(240), 240)
+    scored = ScoredRows("test", rows, output, truth, np.arange(240), 240, model.task)
     curves = predictions_of(model, model.task, scored)["curves"]
     fall, rise, limits = roc_curve(truth, chance, drop_intermediate=False)
     np.testing.assert_allclose([curves["false_positive_rate"], curves["recall"]], [fall, rise])

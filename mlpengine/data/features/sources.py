@@ -86,10 +86,12 @@ class Source:
 def date_sources(table: Table, names: Sequence[str]) -> list[Source]:
     """Return the features of dates: time, position in periods, time since the previous column.
 
-    A period is left out if all dates are in the same twelfth of the period.
+    A period is left out if all dates are in the same twelfth of the period.  The previous column of
+    a time of day (all values on the first day of 1970) is another time of day.
     """
-    sources = []
-    for position, name in enumerate(names):
+    sources: list[Source] = []
+    before: dict[bool, str] = {}
+    for name in names:
         sources.append(Source(name))
         values = table[name].values
         known = values[~np.isnan(values)]
@@ -97,8 +99,10 @@ def date_sources(table: Table, names: Sequence[str]) -> list[Source]:
             steps = np.unique(((known + start) % length) // (length / 12))
             if len(steps) > 1:
                 sources += [Source(name, f"{period} sin"), Source(name, f"{period} cos")]
-        if position:
-            sources.append(Source(name, minus=names[position - 1]))
+        is_clock = bool(((known >= 0) & (known < _DAY)).all())
+        if is_clock in before:
+            sources.append(Source(name, minus=before[is_clock]))
+        before[is_clock] = name
     return sources
 
 

@@ -11,6 +11,7 @@ from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.categories import coded, variance_ratio
 from mlpengine.data.features.sources import Source, read_slices
 from mlpengine.data.tables import Column, Table, read_table
+from mlpengine.data.tables.frames import as_table
 from mlpengine.data.tables.table import column_of
 
 NAN = float("nan")
@@ -172,10 +173,11 @@ def test_dates_become_seconds_periods_and_differences():
 
 def test_periods_that_do_not_vary_are_left_out():
     days = np.datetime64("2020-05-01") + np.timedelta64(1, "D") * np.arange(20)
-    table = Table.from_arrays(days)
-    names = Preprocessor().fit(table).feature_names
-    assert not [name for name in names if "hour" in name]
-    assert [name for name in names if "weekday" in name]
+    clock = np.datetime64("1970-01-01T09:00") + 7 * np.timedelta64(1, "m") * np.arange(20)
+    columns = {"day": days, "from": clock, "to": clock + 30, "paid": days + 9}
+    names = Preprocessor().fit(as_table(columns)).feature_names
+    names = [name for name in names if "day hour" in name or " - " in name or "day sin" in name]
+    assert names == ["day weekday sin", "to - from", "paid weekday sin", "paid - day"]
 
 
 def test_of_a_column_of_periods_the_time_is_no_feature():
