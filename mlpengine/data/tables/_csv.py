@@ -453,7 +453,7 @@ class _ArrowBlocks:
         known = texts.drop_null()
         if not len(known):
             return np.full(len(texts), np.nan)
-        zone = "UTC" if re.search(r"(?:Z|:.*[+-]\d{2}(?::?\d{2})?)$", known[0].as_py()) else None
+        zone = "UTC" if re.search(r"(?:Z|:[\d.]*[+-]\d\d(?::?\d\d)?)$", known[0].as_py()) else None
         try:
             moments = texts.cast(pyarrow.timestamp("us", zone)).cast(pyarrow.int64())
         except pyarrow.ArrowInvalid:  # such as the 30th of February
