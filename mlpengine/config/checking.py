@@ -90,5 +90,5 @@ def reasons(file: ConfigFile, facts: Profile) -> dict[str, str]:
         if name:
             shown[name] = f"{use} of the split"
     if data.split.time in dates - {*data.drop}:
-        shown[data.split.time] += "; its hour, weekday and season are features"
+        shown[data.split.time] += "; features of hour, weekday or season come from it"
     return shown

@@ -118,8 +118,8 @@ class FeatureSettings:
     transform_target: TargetTransform = Field(
         default="none",
         description="log: learn the logarithm of a positive target; predictions are in the "
-        "target's units and limited to the range of the training targets. auto: log if the target "
-        "is skewed, a small trial model predicts better, and there are no lags or windows.",
+        "target's units, at most half of the range of the logarithms beyond it. auto: log if the "
+        "target is skewed, a small trial model predicts better, and there are no lags or windows.",
     )
     bound_predictions: Flag = Field(
         default=False,

@@ -26,6 +26,9 @@ from mlpengine.settings.features import Standardizing, TaskName
 
 Label = str | int | float | bool
 
+FARTHEST = 1e3
+"""Predictions of logarithms lie within this factor of the range of the training targets."""
+
 
 class Target(ABC):
     """The target columns of a task, fitted on training rows."""
@@ -189,8 +192,9 @@ class NumberTarget(Target):
         """Fit center and scale of each column.
 
         (center, scale) is (mean, deviation) if `standardize` is True, (0, mean) if `standardize` is
-        "mean", else (0, 1).  With `log`, they are computed from log(y).  With `bounded` or `log`,
-        the bounds are the range of each column.
+        "mean", else (0, 1).  With `log`, they are computed from log(y).  With `bounded`, the bounds
+        are the range of each column.  With `log` alone, the range of log(y) is extended by half of
+        it at each end, but at most by log(FARTHEST).
 
         Raises: DataError for a value that is infinite, not a number or, with `log`, not positive;
             for a missing value in a single column, and for a column with only missing values.
@@ -214,6 +218,10 @@ class NumberTarget(Target):
             center = [float(column.mean()) for column in values]
             scale = [deviation(one, name) for one, name in zip(values, columns, strict=True)]
         ends = [float(one.min()) for one in units], [float(one.max()) for one in units]
+        if log and not bounded:
+            factors = [min((high / low) ** 0.5, FARTHEST) for low, high in zip(*ends, strict=True)]
+            lows, highs = np.divide(ends[0], factors), np.multiply(ends[1], factors)
+            ends = lows.tolist(), highs.tolist()
         bounds = ends if bounded or log else None
         return cls(columns, center, scale, bounds, log=log, exposure=exposure)
 
