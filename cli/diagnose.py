@@ -80,7 +80,7 @@ def _read(run: Path) -> tuple[dict[str, Any], list[str], list[Verdict]]:
     model = None if ended else load(run)
     data = load_run_data(run, model.preprocessor if model else None)
     trainer = trainer_of(data)
-    known = diagnostic_inputs(trainer.step, trainer.train, data.parts.get("validation"))
+    known = diagnostic_inputs(trainer.step, trainer.train, [data.parts.get("validation")])
     diagnostics = read_diagnostics(run, trainer.networks[0], known, len(trainer.train))
     diagnostics.batch_size = trainer.batch_size
     if ended is not None:

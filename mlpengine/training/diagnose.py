@@ -146,7 +146,7 @@ class LoopDiagnostics(Callback):
         self.core = Diagnostics(
             one.step.mlp,
             every=self._every,
-            **diagnostic_inputs(one.step, one.train, one.validation),
+            **diagnostic_inputs(one.step, one.train, [m.validation for m in loop.members]),
         )
         self.core.stops_early = one.early_stopping is not None
         self.core.planned_split = self._planned
@@ -257,7 +257,9 @@ class LoopDiagnostics(Callback):
 
 
 @np.errstate(all="ignore")  # a diverged run may overflow
-def diagnostic_inputs(step: TrainingStep, train: Split, validation: Split | None) -> dict[str, Any]:
+def diagnostic_inputs(
+    step: TrainingStep, train: Split, validation: Sequence[Split | None]
+) -> dict[str, Any]:
     """Return the properties of a run's step and rows, as arguments of `Diagnostics`.
 
     Properties of large data come from up to `FACT_ROWS` or `FEATURE_ROWS` evenly spaced rows.
@@ -265,14 +267,15 @@ def diagnostic_inputs(step: TrainingStep, train: Split, validation: Split | None
     """
     loss = step.loss
     known = loss.plain() if isinstance(loss, KnownTargets) else loss
-    parts = [_thinned(part) for part in (train, validation) if part is not None]
+    held_out = [part for part in validation if part is not None]  # of each network
+    parts = [_thinned(part) for part in (train, *held_out)]
     baseline, *others = constant_losses(loss, step.mlp.outputs, parts)
     arguments: dict[str, Any] = {
         "loss": known,
         "optimizer": step.optimizer,
         "steps_per_epoch": -(-len(train) // step.batch_size),
         "baseline": baseline,
-        "validation_baseline": others[0] if others else None,
+        "validation_baseline": sum(others) / len(others) if others else None,
         "feature_sizes": feature_sizes(_joined(train.x[:: -(-len(train) // FEATURE_ROWS)])),
         "weight_scale": weight_scale(step.mlp),
     }

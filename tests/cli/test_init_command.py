@@ -108,7 +108,7 @@ def test_init_tells_how_to_split_by_time(mlpengine, tmp_path):
     timed = re.sub(r"  split: \{.*\n", f"  {hint[1]}\n", text, count=1)
     (tmp_path / "timed.yaml").write_text(timed)
     checked = mlpengine("check", "timed.yaml")
-    assert "dropped: day (times of the split; its hour" in checked.out
+    assert "dropped: day (times of the split; features of hour" in checked.out
 
 
 A = np.random.default_rng(0).integers(1, 90, 80)

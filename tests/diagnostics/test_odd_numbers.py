@@ -45,7 +45,7 @@ def test_a_run_of_odd_numbers_is_measured(value, kind, dtype):
         mlp = Mlp([3, 5, task.outputs], seed=0, dtype=dtype)
         step = TrainingStep(mlp, loss, Sgd(mlp, lr=0.1), 20, backend="numpy")
         part = Split(x, y, y)
-        core = Diagnostics(mlp, every=1, **diagnostic_inputs(step, part, part))
+        core = Diagnostics(mlp, every=1, **diagnostic_inputs(step, part, [part]))
         with np.errstate(all="ignore"):  # as in a loop, which names the first odd number
             for number in range(1, 4):
                 mlp.forward(x[:20], step.scratch)
@@ -57,3 +57,11 @@ def test_a_run_of_odd_numbers_is_measured(value, kind, dtype):
             measure_rows(core, task, part, [Trained(core.mlp.predict, np.arange(len(part)), part)])
         assert all(isinstance(str(one), str) for one in verdicts(core))
         assert table(core)
+
+
+def test_a_constant_prediction_is_measured_on_the_held_out_rows_of_every_fold():
+    mlp = Mlp([3, 1], seed=0)
+    step = TrainingStep(mlp, MeanSquaredError(), Sgd(mlp, lr=0.1), 20, backend="numpy")
+    x, y = np.ones((60, 3), "float32"), np.zeros((60, 1), "float32")
+    folds = [Split(x, y + value, y) for value in (0, 3)]
+    assert diagnostic_inputs(step, Split(x, y, y), folds)["validation_baseline"] == 4.5
