@@ -267,6 +267,7 @@ def _check_name(given: str, source: str) -> None:
 def _beside(data: Path, config: Path | None) -> str:
     """Return the path of a data file relative to the folder of the config."""
     folder = config.parent if config else Path()
+    data = data.resolve() if data.is_relative_to("/dev") else data  # a file given as /dev/stdin
     try:
         return Path(os.path.relpath(data, folder)).as_posix()
     except ValueError:  # another drive

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any, NotRequired
 import numpy as np
 from typing_extensions import TypedDict
 
-from mlpengine.core.errors import CheckpointError, DataError, MlpEngineError, UsageError
+from mlpengine.core.errors import (
+    CheckpointError,
+    DataError,
+    MlpEngineError,
+    NumericalError,
+    UsageError,
+)
 from mlpengine.core.fields import POSITIVE, Limits
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.rows import evenly_spaced
@@ -530,9 +536,15 @@ class Model:
 
         The outputs of several networks are combined into one output (`Task.combine`).
 
-        Raises: ShapeError or DtypeError.
+        Raises: ShapeError or DtypeError; NumericalError for outputs that are not finite.
         """
-        return self.mean.forward(x)
+        output = self.mean.forward(x)
+        if not (finite := np.isfinite(output).all(axis=1)).all():
+            raise NumericalError(
+                f"model: an output is not finite (row {finite.argmin() + 1} of {len(output):,}), "
+                "as after a run that failed; train again"
+            )
+        return output
 
     @property
     def mean(self) -> NetworkMean:

@@ -15,7 +15,7 @@ from traced import traced
 
 import mlpengine.data.features.saved_state
 from mlpengine import Mlp, fit
-from mlpengine.core.errors import CheckpointError, MlpEngineError
+from mlpengine.core.errors import CheckpointError, MlpEngineError, NumericalError
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.saved_state import ClassState, NumbersState, NumberState
 from mlpengine.data.tables import Column, Table
@@ -238,3 +238,10 @@ def test_a_loaded_model_has_its_columns_in_the_order_of_a_matrix(tmp_path):
     assert loaded.columns == model.columns == names
     matrix = np.column_stack([column.values for column in columns.values()])
     np.testing.assert_array_equal(loaded.predict(matrix), model.predict(matrix))
+
+
+def test_outputs_that_are_not_finite_are_an_error():
+    model, _ = fit("diabetes", training={"epochs": 1, "folds": None})
+    model.mlp.weights[-1][...] = 3e38
+    with pytest.raises(NumericalError, match="not finite"):
+        model.evaluate("diabetes")

@@ -124,7 +124,7 @@ class ClassTarget(Target):
             raise DataError(
                 f"{table.where(name, row)}: {quoted(text)} is not one of the classes in the "
                 f"training rows ({', '.join(map(repr, self.classes[:10]))}{more})"
-                f"{suggestion(text, known)}"
+                f"{suggestion(text.lstrip('0'), known)}"
             )
         return codes
 
