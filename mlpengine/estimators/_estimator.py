@@ -443,7 +443,9 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         training["folds"] = folds
         if self.members is not None:
             given = [self.members] if isinstance(self.members, str) else [*self.members]
-            training["members"] = [] if given == ["plain"] else given
+            training["members"] = given if len(given) > 1 or given == ["smooth"] else []
+            if given == ["linear"]:
+                sections.setdefault("model", {})["hidden"] = []
             data["encoding"] = "piecewise" if "piecewise" in given else "none"
         elif folds is None and (rows <= FOLDED_ROWS or self.early_stopping is not None):
             # for one network, encoding by bins would take most of the time

@@ -667,17 +667,20 @@ class Model:
             return UsageError(
                 f"{where}: is not for censored times; write predict_quantile, or --quantile"
             )
-        task, networks = self.preprocessor.task, plural(len(self.networks), "network")
+        task, has_folds = self.preprocessor.task, self.residuals or self.sets
+        trained = "" if has_folds else ", and was trained without folds"
         advice = "training: {folds: 8} in the config, or training={'folds': 8} for fit"
         if task == "multilabel":
             advice = "predict_proba(table), for several labels"
         elif what == "numbers" and task == "classification":
-            advice = "predict_set(table) or --set, for classes"
+            advice = f"predict_set(table) or --set, for classes{trained and ', with folds'}"
         elif what == "classes" and task == "regression":
-            advice = "predict_interval(table) or --interval, for numbers"
+            advice = (
+                f"predict_interval(table) or --interval, for numbers{trained and ', with folds'}"
+            )
         return UsageError(
             f"{where}: needs a model of {what} that was trained with training.folds "
-            f"(this one predicts {task}, {networks}); write {advice}"
+            f"(this one predicts {task}{trained}); write {advice}"
         )
 
     def table(self, data: Any, history: Any = None) -> Table:

@@ -181,10 +181,10 @@ def _compared(known: Data) -> str:
     ahead = ahead if higher_is_better(metric) else -ahead
     difference = with_error(abs(ahead), error)
     if abs(ahead) <= PROBABLE * error:
-        return f"{text}The network and the linear prediction do not clearly differ ({difference})."
+        return f"{text}The model and the linear prediction do not clearly differ ({difference})."
     where = "ahead of" if ahead > 0 else "behind"
     where = where if abs(ahead) > CLEAR * error else f"probably {where}"
-    return f"{text}The network is {where} the linear one by {difference}."
+    return f"{text}The model is {where} the linear one by {difference}."
 
 
 def _scores_table(known: Data) -> Markup:

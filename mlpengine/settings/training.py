@@ -223,8 +223,10 @@ class TrainingOptions:
             raise rule("each type must be given once", "members")
         if len(self.members) == 1:
             only = self.members[0]
-            fix = "members=null" + ", and model.hidden=[]" * (only == "linear")
-            raise rule(f"give two types or more (got {only!r}); for one, write {fix}", "members")
+            key = {"linear": "model.hidden=[]", "plain": "data.encoding=none"}.get(only)
+            fix = f"; for one, write members=null and {key or 'data.encoding=piecewise'}"
+            fix = fix if only != "smooth" else ", such as [plain, smooth]"
+            raise rule(f"give two types or more (got {only!r}){fix}", "members")
         return self
 
     @property

@@ -323,7 +323,7 @@ def test_a_model_keeps_how_sure_it_is(tmp_path):
     lowest = classes.sets.chances[60 - 49]  # ceil(0.8 * 61) = 49 of 60 are in their sets
     np.testing.assert_array_equal(held, classes.predict_proba(table) >= lowest)
     assert (again.predict_set(table, 0.8, by_class=True) != held).any()
-    for wrong, of in ((whole, "regression, 3 networks"), (replace(classes, sets=None), "class")):
+    for wrong, of in ((whole, "predicts regression"), (replace(classes, sets=None), "class")):
         with pytest.raises(UsageError, match=f"set: .*classes .*{of}"):
             wrong.predict_set(table)
     with pytest.raises(UsageError, match=r"^set: .*0.9"):

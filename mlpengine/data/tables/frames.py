@@ -315,10 +315,10 @@ def _refuse_equal_labels(values: list[Any], column: Column, where: str) -> None:
             )
         if isinstance(value, str) and value != first:
             joined.setdefault(value, first)
-    number = next((one for one in known.values() if not isinstance(one, str)), None)
-    if column.kind == "text" and number is not None and str in map(type, known.values()):
-        text = "warning: %s: numbers and texts are mixed; the label of %s is the text '%s'"
-        _log.warning(text, where, number, number)
+    other = next((code for code, one in known.items() if not isinstance(one, str)), None)
+    if column.kind == "text" and other is not None and str in map(type, known.values()):
+        text = "warning: %s: texts and other values are mixed; the label of %r is the text '%s'"
+        _log.warning(text, where, known[other], column.levels[int(other)])
     if joined and column.kind == "text":
         pairs = ", ".join(f"{quoted(a)} and {quoted(b)}" for a, b in [*joined.items()][:3])
         text = "warning: %s: %s are one class, as in a CSV; to keep both, change one of them"
