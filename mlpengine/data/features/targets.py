@@ -20,14 +20,11 @@ from mlpengine.data.features.column_kinds import (
     odd_texts,
     task_of,
 )
-from mlpengine.data.features.thresholds import LEAST_TIME
+from mlpengine.data.features.thresholds import BEYOND_TARGETS, LEAST_TIME
 from mlpengine.data.tables.table import Column, Table, number_text, shortest
 from mlpengine.settings.features import Standardizing, TaskName
 
 Label = str | int | float | bool
-
-FARTHEST = 1e3
-"""Predictions of logarithms lie within this factor of the range of the training targets."""
 
 
 class Target(ABC):
@@ -194,7 +191,7 @@ class NumberTarget(Target):
         (center, scale) is (mean, deviation) if `standardize` is True, (0, mean) if `standardize` is
         "mean", else (0, 1).  With `log`, they are computed from log(y).  With `bounded`, the bounds
         are the range of each column.  With `log` alone, the range of log(y) is extended by half of
-        it at each end, but at most by log(FARTHEST).
+        it at each end, but at most by log(BEYOND_TARGETS).
 
         Raises: DataError for a value that is infinite, not a number or, with `log`, not positive;
             for a missing value in a single column, and for a column with only missing values.
@@ -219,7 +216,9 @@ class NumberTarget(Target):
             scale = [deviation(one, name) for one, name in zip(values, columns, strict=True)]
         ends = [float(one.min()) for one in units], [float(one.max()) for one in units]
         if log and not bounded:
-            factors = [min((high / low) ** 0.5, FARTHEST) for low, high in zip(*ends, strict=True)]
+            factors = [
+                min((high / low) ** 0.5, BEYOND_TARGETS) for low, high in zip(*ends, strict=True)
+            ]
             lows, highs = np.divide(ends[0], factors), np.multiply(ends[1], factors)
             ends = lows.tolist(), highs.tolist()
         bounds = ends if bounded or log else None

@@ -98,6 +98,7 @@ NEAR_ROWS = tuned(5, "rows", "one of this many nearest rows gives values", TABLE
 SWAPPED = tuned(0.25, "probability", "a value comes from the other row", TABLES)
 CANDIDATES = tuned(8_192, "rows", "nearest rows are searched among this many")
 LEAST_TIME = tuned(1e-30, "mean times", "replaces a lower bound of 0, because 0 has no logarithm")
+BEYOND_TARGETS = tuned(1e3, "times", "largest factor beyond the range of targets, for logarithms")
 FARTHEST = tuned(4.0, "deviations", "values farther from the mean are cut, for distances of rows")
 
 # Memory: sizes of blocks that stay in a cache
