@@ -515,7 +515,7 @@ class Model:
             thread.one_row = self.row_predictor()
         output: Array | None = thread.one_row(data)
         if output is not None:
-            return output
+            return _finite(output)
         table = self.table(data)
         output = self.forward(self.preprocessor.features_of(table))  # raises for missing columns
         self._warn_of(table)
@@ -538,13 +538,7 @@ class Model:
 
         Raises: ShapeError or DtypeError; NumericalError for outputs that are not finite.
         """
-        output = self.mean.forward(x)
-        if not (finite := np.isfinite(output).all(axis=1)).all():
-            raise NumericalError(
-                f"model: an output is not finite (row {finite.argmin() + 1} of {len(output):,}), "
-                "as after a run that failed; train again"
-            )
-        return output
+        return _finite(self.mean.forward(x))
 
     @property
     def mean(self) -> NetworkMean:
@@ -668,16 +662,16 @@ class Model:
                 f"{where}: is not for censored times; write predict_quantile, or --quantile"
             )
         task, has_folds = self.preprocessor.task, self.residuals or self.sets
-        trained = "" if has_folds else ", and was trained without folds"
+        trained, folds = (
+            ("", "") if has_folds else (", and was trained without folds", ", with folds")
+        )
         advice = "training: {folds: 8} in the config, or training={'folds': 8} for fit"
         if task == "multilabel":
             advice = "predict_proba(table), for several labels"
         elif what == "numbers" and task == "classification":
-            advice = f"predict_set(table) or --set, for classes{trained and ', with folds'}"
+            advice = f"predict_set(table) or --set, for classes{folds}"
         elif what == "classes" and task == "regression":
-            advice = (
-                f"predict_interval(table) or --interval, for numbers{trained and ', with folds'}"
-            )
+            advice = f"predict_interval(table) or --interval, for numbers{folds}"
         return UsageError(
             f"{where}: needs a model of {what} that was trained with training.folds "
             f"(this one predicts {task}{trained}); write {advice}"
@@ -862,6 +856,17 @@ def _check_background(background: object, columns: Sequence[str]) -> None:
     assert isinstance(background, Mapping)
     if {*background} != {*columns} or len({*map(len, background.values())}) > 1:
         raise CheckpointError("background: must have all columns, each with as many values")
+
+
+def _finite(output: Array) -> Array:
+    """Return `output` (rows, out_dim).  Raises: NumericalError for a value that is not finite."""
+    if not (finite := np.isfinite(output)).all():
+        row = int(finite.all(axis=1).argmin()) + 1
+        raise NumericalError(
+            f"model: an output is not finite (row {row} of {len(output):,}), as after a run that "
+            "failed; train again"
+        )
+    return output
 
 
 def _ensemble_weights(description: Mapping[str, Any], networks: int) -> tuple[float, ...]:

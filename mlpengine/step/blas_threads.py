@@ -85,7 +85,7 @@ def _libraries_with(modules: int) -> ThreadpoolController:
 
 
 class _OneBlasThread:
-    """Limits BLAS to one thread while at least one thread of this process predicts."""
+    """Limits BLAS to one thread while a thread of this process is in `one_blas_thread`."""
 
     def __init__(self) -> None:
         self._lock, self._users = process_lock(), 0

@@ -245,3 +245,5 @@ def test_outputs_that_are_not_finite_are_an_error():
     model.mlp.weights[-1][...] = 3e38
     with pytest.raises(NumericalError, match="not finite"):
         model.evaluate("diabetes")
+    with pytest.raises(NumericalError, match="not finite"):
+        model.predict(dict.fromkeys(model.columns, 0.1))
