@@ -395,7 +395,7 @@ def test_steps_keep_no_memory(kind):
     x, y = data(4_000, noise=0.1)
     network = Mlp([3, 10, 1], activation="tanh", seed=0, dtype="float64")
     step = full_step(network, kind, 4_000)
-    with pinned(1):  # changing the number of threads fills a cache of the interpreter
+    with pinned(1):  # else a cache of the interpreter is filled
         tracemalloc.start()
         for _ in range(5):
             step(x, y)
