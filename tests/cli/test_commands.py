@@ -336,6 +336,11 @@ def test_compare(at):
     assert f"by {found['difference']:#.2g} +- {found['error']:#.2g} in test accuracy" in text
     same = at("compare", "run", "run").out
     assert re.search(r"the settings are the same(.|\n)*equal in", same)
+    costs = ["--out", "costs", "--set", "training.threshold.costs={false_negative: 9}"]
+    assert at("train", "flowers.yaml", *fast, *costs).code == 0
+    shown = json.loads(at("compare", "other", "costs", "--json").out)["metrics"]["test cost"]
+    even = json.loads(at("evaluate", "costs", "--threshold", 0.5, "--json").out)["test"]["cost"]
+    assert shown[0] == pytest.approx(even, abs=1e-6) != shown[1]
     record.write_text("{}")
     assert "best epoch" not in at("compare", "other", "other").out
     record.unlink()
