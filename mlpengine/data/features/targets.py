@@ -406,7 +406,7 @@ def check_target(table: Table, columns: Sequence[str]) -> None:
             f"classification{f'; {also}' if also else ''}"
         )
     if kind_of(column) == "text":
-        advice = also or "choose another column, or set task to classification"
+        advice = also or "choose another column, or set data.task: classification in a config"
         count = plural(len(column.distinct()), "different text")
         raise DataError(
             f"{table.where(name)}: the target must be numbers or classes that repeat "
