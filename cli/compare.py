@@ -45,8 +45,8 @@ def command(first: Path, second: Path, as_json: bool) -> None:
     """Compare the run directories FIRST and SECOND: settings, results, and which run is better.
 
     The better run has the higher accuracy or R2 on rows that did not train the models.  If a run
-    has costs (training.threshold), the better run has the lower mean cost; these costs also judge a
-    run without costs.  If both predict the same quantiles, it has the lower pinball loss.  The
+    has costs (training.threshold), the better run has the lower mean cost, by the costs of FIRST if
+    both have costs.  If both predict the same quantiles, it has the lower pinball loss.  The
     standard error of the difference is computed from the predictions row by row.  If the runs
     predicted different rows, no run is called better.
     """
@@ -131,4 +131,7 @@ def comparison_text(
         lines.append(f"warning: {TOO_GOOD}")
     elif any(key == "seed" or key.startswith("data.") for key in settings):
         lines.append("note: seed or data settings differ; the runs may have trained on other rows")
+    costs = [values for key, values in settings.items() if ".threshold.costs." in key]
+    if any(None not in values for values in costs):
+        lines.append(f"note: the costs differ; the last line has the costs of {names[0]}")
     return [*lines, lead_text(data)]
