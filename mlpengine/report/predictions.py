@@ -97,8 +97,8 @@ def hardest_of(loaded: LoadedData, scored: ScoredRows, columns: Sequence[str]) -
             one["predicted"] = scored.predicted[row].tolist()
         one["cells"] = [table[name].text(k) for name in shown]
         hardest.append(one)
-    unit = "in standard deviations of the target"
-    unit = "negative log-likelihoods" if isinstance(task, CensoredTimes) else unit
+    logs = isinstance(task, CensoredTimes | MultiLabel)
+    unit = "negative log-likelihoods" if logs else "in standard deviations of the target"
     return {"part": scored.part, "columns": shown, "rows": hardest, "unit": unit}
 
 
@@ -279,7 +279,7 @@ def _sets(model: Model, scored: ScoredRows) -> dict[str, list[dict[str, float]]]
 
 
 def _row_losses(task: Task, scored: ScoredRows) -> Array:
-    """Return the loss of each row: its log loss, or its error in standard deviations.
+    """Return the loss of each row: its log loss, or its mean error in standard deviations.
 
     For censored times, the loss is the negative log-likelihood.
     """
@@ -287,9 +287,9 @@ def _row_losses(task: Task, scored: ScoredRows) -> Array:
     if isinstance(task, CensoredTimes):
         return task.row_losses(scored.output, truth)
     if isinstance(task, Regression):
-        off = np.nan_to_num(np.abs(scored.predicted - truth))
+        off = np.abs(scored.predicted - truth)
         scale = np.nanstd(np.where(np.isnan(truth).all(axis=0), 0.0, truth), axis=0)
-        losses: Array = (off / np.where(scale > 0, scale, 1)).mean(axis=1)
+        losses: Array = np.nanmean(off / np.where(scale > 0, scale, 1), axis=1)
         return losses
     kind = truth.dtype if isinstance(task, MultiLabel) else np.int64
     return log_losses(truth.astype(kind), task.predicted_numbers(scored.output))
