@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from jsonschema import Draft202012Validator
 
-from mlpengine import Mlp, __version__
+from mlpengine import Mlp, UsageError, __version__
 from mlpengine.core.system import EXIT_CODES
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.tables import Column, Table
@@ -187,6 +187,8 @@ def test_intervals_and_sets_are_those_of_predict():
     sets = [[label for label in "abc" if inside["abc".index(label)]] for inside in truth]
     assert [one["kind_set"] for one in answer] == sets
     assert len({*map(len, sets)}) > 1
+    with pytest.raises(UsageError, match=r"predicts multilabel\); write predict_proba"):
+        model("labels").predict_interval(rows_of("labels"))
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -226,12 +228,7 @@ WRONG = {
     "not UTF-8": (b'"\xff"', "", 400, "the body must be JSON"),
     "another form": ({"inputs": [[1, 2]]}, "", 422, FORM),
     "NaN": (json.dumps({**GOOD, "size": np.nan}).encode(), "", 422, "'size': Input should be a"),
-    "another name": (
-        {"sizes": 1, "count": 2},
-        "",
-        422,
-        "row 1, column 'size': Field required - did",
-    ),
+    "another name": ({"sizes": 1, "count": 2}, "", 422, "column 'size': Field required - did"),
     "several cells": ([GOOD, {**GOOD, "size": "x", "flag": 3}], "", 422, "row 2, column 'size'"),
     "an option twice": (GOOD, "set=.8&set=.9", 422, "query: an option must not be repeated"),
     "twice": (
