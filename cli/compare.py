@@ -45,9 +45,10 @@ def command(first: Path, second: Path, as_json: bool) -> None:
     """Compare the run directories FIRST and SECOND: settings, results, and which run is better.
 
     The better run has the higher accuracy or R2 on rows that did not train the models.  If a run
-    has costs (training.threshold), the better run has the lower mean cost; if both predict the
-    same quantiles, the lower pinball loss.  The standard error of the difference is computed from
-    the predictions row by row.  If the runs predicted different rows, no run is called better.
+    has costs (training.threshold), the better run has the lower mean cost, by the costs of FIRST if
+    both have costs; if both predict the same quantiles, the lower pinball loss.  The standard error
+    of the difference is computed from the predictions row by row.  If the runs predicted different
+    rows, no run is called better.
     """
     data, lines = comparison(first, second)
     say(json.dumps(data) if as_json else "\n".join(lines))
@@ -124,4 +125,7 @@ def comparison_text(
         lines.append(f"warning: {TOO_GOOD}")
     elif any(key == "seed" or key.startswith("data.") for key in settings):
         lines.append("note: seed or data settings differ; the runs may have trained on other rows")
+    costs = [values for key, values in settings.items() if ".threshold.costs." in key]
+    if any(None not in values for values in costs):
+        lines.append(f"note: the costs differ; the last line has the costs of {names[0]}")
     return [*lines, lead_text(data)]

@@ -113,9 +113,14 @@ def metrics_table(
     counts = {part_title(part): f"{rows[part]:,}" for part in measured}
     wide = [max(10, len(one)) for one in titles]
     if sum(wide) > 10 * ROW_OF_METRICS:  # a row would be longer than 80 characters
-        lines = [_line("", 20, *counts), _line("rows", 20, *counts.values())]
+        columns: list[tuple[str, str, Mapping[str, float | None]]] = []
+        for part, values in measured.items():
+            columns.append((part_title(part), counts[part_title(part)], values))
+            columns += ((name, "", more) for name, more in (spreads or {}).get(part, {}).items())
+        heads, sizes, every = zip(*columns, strict=True)
+        lines = [_line("", 20, *heads), _line("rows", 20, *sizes)]
         for one, name in zip(titles, names, strict=True):
-            texts = (metric_text(values[name]) for values in measured.values())
+            texts = (metric_text(values.get(name)) for values in every)
             lines.append(_line(one, 20, *texts))
     else:
         subtitles = [one for part in (spreads or {}).values() for one in part]
@@ -159,6 +164,15 @@ def mistakes(
     task: Task, part: Split, output: Array, labels: Sequence[object], name: str
 ) -> list[str]:
     """Return a confusion matrix, the commonest confusions, or a summary of the residuals."""
+    lines = _mistakes(task, part, output, labels, name)
+    if lines and part.weights is not None:
+        lines.append("each row counts once, whatever its weight")
+    return lines
+
+
+def _mistakes(
+    task: Task, part: Split, output: Array, labels: Sequence[object], name: str
+) -> list[str]:
     predicted = task.predict(output)
     if isinstance(task, Regression) and task.has_errors:
         rows = slice(None) if part.weights is None else part.weights > 0

@@ -42,7 +42,7 @@ from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.column_kinds import kind_of, task_of
 from mlpengine.data.tables import Table, read_table
 from mlpengine.data.tables.detect import Detected, detect
-from mlpengine.data.tables.frames import as_table, categorical_columns, one_number
+from mlpengine.data.tables.frames import as_table, categorical_columns, one_number, time_columns
 from mlpengine.diagnostics.verdict import Verdicts
 from mlpengine.models.model import Model
 from mlpengine.models.task import Split
@@ -486,6 +486,9 @@ def _config(
             source = "table" if part == "train" else part
             tables[part] = _in_memory(rows, texts, targets, how, source, infers=own_infers)
     warned += _equal_numbers(tables.get("train"), targets, infers=infers)
+    kinds = time_columns(in_memory.get("train", {}))
+    durations = (name for name in kinds if kinds[name].startswith(("timedelta", "duration")))
+    warned += (f"column {name!r}: durations are read in seconds" for name in durations)
     return file, tables, decided, warned
 
 
@@ -595,6 +598,6 @@ def as_config(value: Any) -> Any:
         return {str(key): as_config(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [as_config(item) for item in value]
-    if isinstance(value, np.generic | np.ndarray):
-        return as_config(value.tolist())
+    if isinstance(value, np.generic) or (hasattr(value, "tolist") and hasattr(value, "dtype")):
+        return as_config(value.tolist())  # also an Index or Series of pandas
     return os.fspath(value) if isinstance(value, os.PathLike) else value

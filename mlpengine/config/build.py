@@ -258,8 +258,8 @@ def _check_classes(train: Split, task: Task, preprocessor: Preprocessor) -> None
         source = train.places.rows.source if train.places else "table"
         raise DataError(
             f"{source}: each class needs a training row with a weight above 0 "
-            f"({quoted(preprocessor.classes[without[0]])} has none); leave its rows out by "
-            "data.where"
+            f"({quoted(preprocessor.classes[without[0]])} has none); leave its rows out of the "
+            "table"
         )
 
 

@@ -62,8 +62,9 @@ def report_all(error: ValidationError, document: Document) -> None:
             text = text.replace("must be ", "must be true, false or ", 1)
         else:
             text += _advice(path, value, text, names.get(path, []))
-        near = suggestion(value, names.get(path, [])) if value not in (None, "none", r"\t") else ""
-        document.report(path, text + near)
+        if isinstance(value, str) and value not in ("none", r"\t"):
+            text += suggestion(value, names.get(path, []))
+        document.report(path, text)
 
 
 def _advice(path: KeyPath, value: Any, text: str, names: Sequence[str]) -> str:

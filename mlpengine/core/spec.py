@@ -44,6 +44,10 @@ class Spec:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.dtype, np.dtype):  # a text in an op of one's own
+            object.__setattr__(self, "dtype", np.dtype(self.dtype))
+
     @classmethod
     def of(cls, array: Array) -> "Spec":
         """Return the spec of an array."""

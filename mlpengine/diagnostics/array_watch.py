@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mlpengine.core.errors import UsageError
-from mlpengine.core.spec import Array
+from mlpengine.core.spec import FLOATS, Array
 from mlpengine.core.wording import suggestion
 from mlpengine.diagnostics.constant_loss import baseline_loss, feature_sizes
 from mlpengine.diagnostics.layers import LayerFacts, NetworkFacts
@@ -202,7 +202,8 @@ class Watch:
             for quantity, value in measured.items():
                 core.values[core.columns.index(quantity, number)] = value
             if "gradient_rms" in measured:
-                squares += measured["gradient_rms"] ** 2 * self._weights[name].size
+                size = measured["gradient_rms"]  # a square by ** raises OverflowError
+                squares += size * size * self._weights[name].size
         if inputs is not None:
             self._rows = max(self._rows, len(inputs))
             x = _floats(inputs[:WATCHED_ROWS]).reshape(-1, prod(np.shape(inputs)[1:]))
@@ -237,7 +238,7 @@ class Watch:
 
 def _floats(values: Any) -> Array:
     array = np.asarray(values)
-    return array if array.dtype == np.float32 else array.astype(np.float32)
+    return array if array.dtype in FLOATS else array.astype(np.float32)
 
 
 @np.errstate(all="ignore")  # a diverged run may overflow

@@ -212,7 +212,9 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         target = self._preprocessor.target
         if not isinstance(target, ClassTarget):
             return target
-        return ClassTarget(target.columns[0], self.classes_.tolist())
+        texts = self.classes_.dtype.kind not in "biuf"  # tables leave out the spaces around texts
+        labels = [one.strip() if texts else one for one in self.classes_.tolist()]
+        return ClassTarget(target.columns[0], labels)
 
     def _target_of(self, names: list[str]) -> Target:
         return ClassTarget(names[0], range(len(self.classes_)))

@@ -106,7 +106,7 @@ REFUSED = {
 
 KEPT = (
     *("hidden", "activation", "dropout", "loss", "optimizer", "weight_decay", "batch_size"),
-    "settings",
+    *("members", "settings"),
 )
 """Parameters of fitted networks and their steps; `fit` with `warm_start` and `partial_fit` need
 the same values as the first fit."""
@@ -443,8 +443,11 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         training["folds"] = folds
         if self.members is not None:
             given = [self.members] if isinstance(self.members, str) else [*self.members]
-            training["members"] = given if len(given) > 1 or given == ["smooth"] else []
+            is_one = given in ([], ["plain"], ["piecewise"], ["linear"])
+            training["members"] = [] if is_one else given
             if given == ["linear"]:
+                if self.hidden is not None and np.size(self.hidden):
+                    raise UsageError(f"hidden: must be None for linear members ({self.hidden})")
                 sections.setdefault("model", {})["hidden"] = []
             data["encoding"] = "piecewise" if "piecewise" in given else "none"
         elif folds is None and (rows <= FOLDED_ROWS or self.early_stopping is not None):

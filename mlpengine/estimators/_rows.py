@@ -15,7 +15,7 @@ from mlpengine.data.features.checks import ColumnProfile
 from mlpengine.data.features.column_kinds import FeatureKind
 from mlpengine.data.features.dataset import TableFeatures
 from mlpengine.data.tables import Table
-from mlpengine.data.tables.frames import as_table, categorical_columns, one_number
+from mlpengine.data.tables.frames import as_table, categorical_columns, one_number, time_columns
 from mlpengine.settings.features import TaskName
 
 _log = logging.getLogger("mlpengine")
@@ -46,8 +46,8 @@ def checked_rows(
     name = type(estimator).__name__
     given = () if isinstance(y, str) else (with_missing(y),)
     for array, advice in ((x, "a data frame may have dates"), (y, "write days or seconds")):
-        if getattr(getattr(array, "dtype", None), "kind", "") in ("M", "m"):
-            raise DataError(f"{name}: numbers are needed (got {array.dtype}); {advice}")
+        if (array is y or not is_frame(x)) and (times := time_columns(array)):
+            raise DataError(f"{name}: numbers are needed (got {min(times.values())}); {advice}")
     if not is_frame(x):
         checked = validate_data(
             estimator,

@@ -184,6 +184,8 @@ class _Reader:
                 return reduce(lambda a, b: a & b, parts)
             case ast.Call(ast.Name(id=name), args, []):
                 return self._call(node, name, args)
+            case ast.Constant(value=str()):
+                raise self.mistake(node, "a formula compares numbers, not texts")
         raise self.mistake(
             node,
             "a formula has names, numbers, arithmetic, comparisons and calls of "

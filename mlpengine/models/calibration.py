@@ -177,6 +177,12 @@ class Residuals:
 
     def quantile(self, predictions: Array, level: float) -> Array:
         """Return a quantile of new targets (rows, targets) with these predictions."""
+        if min(level, 1 - level) * (len(self.errors) + 1) < 1 - 1e-9:
+            _warn_once(
+                "warning: the quantile %g needs %d out-of-fold rows (there are %d); it is too near "
+                "the middle",
+                *(level, ceil(1 / min(level, 1 - level) - 1e-9) - 1, len(self.errors)),
+            )
         errors = np.quantile(self.errors, level, axis=0)
         return np.asarray(predictions + errors * self._scale(predictions))
 

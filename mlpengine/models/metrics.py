@@ -59,8 +59,9 @@ def metric(
     """Register a function as a metric, under the function's name, in this process.
 
     The function takes the targets of all rows, the predictions of the kind `of`, and the row
-    weights or None.  Evaluations of tasks with such predictions show the metric, and early stopping
-    may watch the metric.
+    weights (rows,) or None.  Shapes: numbers (rows, targets); classes are indices (rows,), and
+    probabilities (rows, classes).  Evaluations of tasks with such predictions show the metric, and
+    early stopping may watch the metric.
 
     >>> @metric(of="numbers", higher_is_better=True)
     ... def within_a_tenth(target, predicted, weight=None):

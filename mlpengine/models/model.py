@@ -667,7 +667,7 @@ class Model:
         )
         advice = "training: {folds: 8} in the config, or training={'folds': 8} for fit"
         if task == "multilabel":
-            trained, advice = "", "predict_proba(table), for several labels"
+            trained, advice = "", "predict_proba(table), or predict without this option"
         elif what == "numbers" and task == "classification":
             advice = f"predict_set(table) or --set, for classes{folds}"
         elif what == "classes" and task == "regression":

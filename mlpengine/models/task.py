@@ -773,7 +773,7 @@ def task_for(target: Target | None, loss: Loss, threshold: Threshold | None = No
         return Regression(target, loss)
     if isinstance(target, ClassTarget):
         if isinstance(loss, EntryLoss) and loss.columns > 1:
-            return OrderedClasses(target.n_outputs, target.classes)
+            return OrderedClasses(target.n_outputs, target.classes, threshold)
         if isinstance(loss, EntryLoss):
             return BinaryClassification(1, target.classes, threshold)
         return Classification(target.n_outputs, target.classes, threshold)

@@ -41,7 +41,7 @@ class CompiledMlp:
         except UnsupportedError as reason:
             raise CompileError(
                 f"compile: every op must have C code (got {reason}); use predict, or "
-                "export the network to C"
+                "try export, because C files have more ops"
             ) from reason
         self.input: Array = scratch.input
         self.output: Array = scratch.output

@@ -146,14 +146,14 @@ class Gradients:
         return self.bind(scratch).calls
 
     @property
-    def d_weights(self) -> list[Array]:
+    def d_weights(self) -> tuple[Array, ...]:
         """Gradients of the weights; for an `Mlp`, one array (out_dim, in_dim) per layer."""
-        return [self.views[name] for name in self.mlp.groups["weights"]]
+        return tuple(self.views[name] for name in self.mlp.groups["weights"])
 
     @property
-    def d_biases(self) -> list[Array]:
+    def d_biases(self) -> tuple[Array, ...]:
         """Gradients of the biases; for an `Mlp`, one array (out_dim,) per layer."""
-        return [self.views[name] for name in self.mlp.groups["biases"]]
+        return tuple(self.views[name] for name in self.mlp.groups["biases"])
 
     @property
     def d_hidden(self) -> list[Array]:

@@ -40,7 +40,8 @@ def suited_to(activation: GradOp | None) -> str:
 def initialize(weight: Array, name: str, rng: np.random.Generator) -> None:
     """Fill `weight` (out_dim, in_dim) in place with float64 draws from `rng`."""
     if name not in INITIALIZERS:
-        known, near = ", ".join(INITIALIZERS), suggestion(name, INITIALIZERS)
+        as_here = str(name).replace("xavier", "glorot").replace("kaiming", "he")  # names of PyTorch
+        known, near = ", ".join(INITIALIZERS), suggestion(as_here, INITIALIZERS)
         raise UsageError(f"initializer: must be one of {known} (got {name!r}){near}")
     if name == "zeros":
         weight[...] = 0

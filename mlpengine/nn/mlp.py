@@ -99,14 +99,14 @@ class Mlp(TabularNetwork):
         return self._dropout
 
     @property
-    def weights(self) -> list[Array]:
+    def weights(self) -> tuple[Array, ...]:
         """Weights by layer, views (out_dim, in_dim) of ``params.flat``."""
-        return [self.params.views[layer.weight_name] for layer in self.layers]
+        return tuple(self.params.views[layer.weight_name] for layer in self.layers)
 
     @property
-    def biases(self) -> list[Array]:
+    def biases(self) -> tuple[Array, ...]:
         """Biases by layer, views (out_dim,) of ``params.flat``."""
-        return [self.params.views[layer.bias_name] for layer in self.layers]
+        return tuple(self.params.views[layer.bias_name] for layer in self.layers)
 
     @property
     def layer_names(self) -> Sequence[tuple[str, ...]]:

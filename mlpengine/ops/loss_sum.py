@@ -25,6 +25,7 @@ class LossSum:
     """
 
     name = "sum"
+    title = "a sum of losses"
 
     def __init__(
         self, losses: Mapping[str, Loss], weights: Mapping[str, float] | None = None
@@ -35,6 +36,9 @@ class LossSum:
                     f"training step: loss of {name!r} must be a loss such as MeanSquaredError() "
                     f"(got {quoted(loss)})"
                 )
+        if not isinstance(weights, Mapping | None):
+            text = "loss_weights must be factors by output, such as {'class': 0.3}"
+            raise UsageError(f"training step: {text} (got {quoted(weights)})")
         for name, weight in (weights or {}).items():
             if name not in losses:
                 raise UsageError(

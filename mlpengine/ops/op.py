@@ -126,7 +126,7 @@ class GradOp:
 
     def infer(self, *operands: Any) -> Spec | tuple[Spec, ...]:
         """Return the spec of the output, or a tuple of specs; raise ShapeError for wrong shapes."""
-        raise NotImplementedError
+        raise self._missing("infer")
 
     def work(self, *operands: Any) -> dict[str, Spec]:
         """Return the specs of the work buffers, by their names in the rules."""
@@ -134,11 +134,14 @@ class GradOp:
 
     def forward(self, *operands: Any, **buffers: Any) -> Calls:
         """Yield the calls that write the value into `out` (a tuple for several outputs)."""
-        raise NotImplementedError
+        raise self._missing("forward")
 
     def backward(self, *residuals: Any, **buffers: Any) -> Calls:
         """Yield the calls that write each operand's gradient into its slot of `out`."""
-        raise NotImplementedError
+        raise self._missing("backward")
+
+    def _missing(self, rule: str) -> NotImplementedError:
+        return NotImplementedError(f"{self.name}: {rule} is not defined")
 
 
 @cache

@@ -298,6 +298,7 @@ def _matrix(known: Data) -> Markup:
     below = [tag("td", number(value, 3), class_="total") for value in known["precision"]]
     rows.append(tag("tr", tag("th", "precision", scope="row"), *below, tag("td", class_="total")))
     title = "Confusion matrix: rows are true classes, columns are predicted classes"
+    title += "; each row counts once, recall and precision are weighted" * known["weighted"]
     return scroll_box(
         tag("table", tag("caption", title), tag("thead", head), tag("tbody", *rows),
             class_="matrix"),

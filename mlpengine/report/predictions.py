@@ -114,6 +114,7 @@ def _classes(scored: ScoredRows, labels: list[str]) -> dict[str, Any]:
         by_class[name] = values.tolist()
     result: dict[str, Any] = {
         "classes": labels,
+        "weighted": weights is not None,
         "class_rows": np.bincount(truth, minlength=count).tolist(),
         **by_class,
         "mistakes": [

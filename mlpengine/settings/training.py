@@ -225,7 +225,7 @@ class TrainingOptions:
             only = self.members[0]
             key = {"linear": "model.hidden=[]", "plain": "data.encoding=none"}.get(only)
             fix = f"; for one, write members=null and {key or 'data.encoding=piecewise'}"
-            fix = fix if only != "smooth" else ", such as [plain, smooth]"
+            fix = fix if only != "smooth" else "; smooth needs another: write ['plain', 'smooth']"
             raise rule(f"give two types or more (got {only!r}){fix}", "members")
         return self
 

@@ -148,7 +148,7 @@ class BoundStep(Uncopyable):
             statistics.restore()
         step, fault = optimizer.steps + 1, self.find_fault()
         floats = [one for one in arrays_in(*self.targets()) if one.dtype.kind == "f"]
-        size = max((float(np.nanmax(np.abs(one))) for one in floats), default=0)
+        size = max((float(np.fmax.reduce(np.abs(one), axis=None)) for one in floats), default=0)
         most = f"; the largest target or weight is {size:g}" * bool(floats)
         if fault is None and isfinite(loss) and isfinite(norm):
             lr = optimizer.scheduled_lr(optimizer.steps) * largest_factor(optimizer.ranges)

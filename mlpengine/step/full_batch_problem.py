@@ -10,7 +10,6 @@ from mlpengine.core.spec import Array, Call, call
 from mlpengine.nn import Network
 from mlpengine.nn.row_gradients import RowGradient, RowGradients
 from mlpengine.optim import FullBatch
-from mlpengine.step.blas_threads import one_blas_thread
 from mlpengine.step.bound_step import BoundStep
 
 BLOCK_BYTES = 2**20
@@ -80,8 +79,7 @@ class FullBatchSteps:
         if problem is None:
             problem = BatchProblem(self._mlp, bound, needs_rows=optimizer.needs_rows)
             self._problems[id(bound)] = problem
-        with one_blas_thread():  # the bits of BLAS depend on its number of threads
-            loss, norm = optimizer.minimize(problem)
+        loss, norm = optimizer.minimize(problem)
         if isfinite(loss + norm):
             optimizer.count(optimizer.lr)
         return loss, norm

@@ -31,6 +31,7 @@ from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import Loss
 from mlpengine.optim import FullBatch, Optimizer
 from mlpengine.step import arguments
+from mlpengine.step.blas_threads import one_blas_thread
 from mlpengine.step.bound_step import BoundStep, StepData, step_data
 from mlpengine.step.fault import listed_rows
 from mlpengine.step.full_batch_problem import FullBatchSteps
@@ -316,6 +317,9 @@ class TrainingStep:
             self._last, fused = bound, bound.fused
             if fused is not None:
                 return self._run_fused(bound, fused)
+            if self._full_batch is not None:
+                with one_blas_thread():  # the bits of BLAS depend on its number of threads
+                    return self._quiet(self._run, bound)
             return self._quiet(self._run, bound)
         finally:
             self._busy = False

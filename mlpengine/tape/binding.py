@@ -12,6 +12,7 @@ from mlpengine.core.buffers import Uncopyable, address_of, quiet_runner, replay,
 from mlpengine.core.errors import NumericalError, TapeError
 from mlpengine.core.placement import ALIGNMENT
 from mlpengine.core.spec import Array, Call, Calls, call
+from mlpengine.core.wording import quoted
 from mlpengine.ops import GradOp
 from mlpengine.ops.broadcast import unbroadcast
 from mlpengine.tape.backward import BackwardPlan
@@ -76,7 +77,12 @@ def bind(
         )
         writes = tuple(array(w) for w in step.writes)
         work = {name: resolve(buffer) for name, buffer in step.work.items()}
-        calls = tuple(_calls(step, reads, writes, work, backend))
+        made = _calls(step, reads, writes, work, backend)
+        calls = tuple(made) if isinstance(made, Iterable) else (made,)
+        wrong = [one for one in calls if not callable(one)]
+        if step.op is not None and wrong:
+            text = f"{step.kind} must yield calls, such as call(np.tanh, x, out)"
+            raise TapeError(f"{step.op.name}: {text} (got {quoted(wrong[0])})")
         instructions.append(Instruction(step.kind, step.op, reads, writes, work, calls, step))
     return instructions
 

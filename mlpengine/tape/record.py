@@ -55,8 +55,17 @@ class Record:
 
     @property
     def work_specs(self) -> dict[str, Spec]:
-        """The specs of the op's work buffers for these operands, by name."""
-        return self.op.work(*(None if x is None else x.spec for x in self.operands))
+        """The specs of the op's work buffers for these operands, by name.
+
+        Raises: TapeError for a buffer of `forward` or `backward` that `work` does not define.
+        """
+        specs = self.op.work(*(None if x is None else x.spec for x in self.operands))
+        for rule, names in self.op.signature.work.items():
+            for name in names:
+                if not isinstance(specs, dict) or not isinstance(specs.get(name), Spec):
+                    text = f"work must return the Spec of {name!r}, a buffer of {rule}"
+                    raise TapeError(f"{self.op.name}: {text} (got {quoted(specs)})")
+        return specs
 
     @property
     def residuals(self) -> list[Value]:
@@ -64,6 +73,9 @@ class Record:
         operands = self.named_operands
         values: list[Value] = []
         for name in self.op.signature.residuals[1:]:
+            if name not in ("y", *operands):
+                known = ", ".join(("dy", "y", *operands))
+                raise TapeError(f"{self.op.name}: backward takes {known} (got {name!r})")
             residual = self.outputs if name == "y" else operands[name]
             values += [x for x in as_tuple(residual) if x is not None]
         return values

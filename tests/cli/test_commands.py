@@ -23,8 +23,10 @@ from mlpengine.config import json_schema, load_config
 from mlpengine.data.features import NumberTarget
 from mlpengine.data.tables import _arrow, _csv, read_table
 from mlpengine.models import Regression, Split
+from mlpengine.models.comparison import NO_LEAD
+from mlpengine_cli.compare import comparison_text
 from mlpengine_cli.main import run
-from mlpengine_cli.outcome import mistakes
+from mlpengine_cli.outcome import metrics_table, mistakes
 from mlpengine_cli.predict import row_names
 from mlpengine_cli.tables import Coded, csv_text, escaped
 
@@ -86,12 +88,10 @@ def test_init_drops_what_gives_the_answer_away(trained):
     assert lines[0] == "# yaml-language-server: $schema=mlpengine.schema.json"
     data = load_config(trained / "flowers.yaml").config.data
     assert sorted(data.drop) == ["answer", "id", "unit"]
-    assert data.source == "flowers.csv"
-    assert data.missing == "indicator"
+    assert (data.source, data.missing) == ("flowers.csv", "indicator")
     reasons = {line.split()[1]: line for line in lines if line.startswith("    - ")}
-    assert "stands for one value of the target" in reasons["answer"]
-    assert "row numbers" in reasons["id"]
-    assert "constant" in reasons["unit"]
+    why = {"answer": "stands for one value of the target", "id": "row numbers", "unit": "constant"}
+    assert all(reason in reasons[name] for name, reason in why.items())
 
 
 def test_a_path_that_is_not_utf_8_is_read_and_no_config_can_name_it(at, trained, tmp_path):
@@ -131,11 +131,14 @@ def test_evaluate(at, trained):
     assert "rows are true classes" in at("evaluate", "run").out
 
 
-def test_residuals_leave_out_rows_of_weight_0():
+def test_residuals_leave_out_rows_of_weight_0_and_tables_have_errors():
     task, truth = Regression(NumberTarget(["y"], [0.0], [1.0])), np.array([[1.0], [2.0], [9.0]])
     part = Split(truth, truth, weights=np.array([1.0, 3.0, 0.0]))
-    _, line = mistakes(task, part, np.array([[1.5], [2.5], [0.0]]), [], "test")
-    assert line.split() == ["y", *["0.5000"] * 5]
+    _, line, note = mistakes(task, part, np.array([[1.5], [2.5], [0.0]]), [], "test")
+    assert (line.split(), "weight" in note) == (["y", *["0.5000"] * 5], True)
+    errors = {"test": {"+-": {"m1": 0.5}}}  # shown with many metrics, too
+    table = metrics_table({"test": {f"m{k}": 2.0 for k in range(9)}}, {"test": 3}, task, errors)
+    assert table[3].split() == ["m1", "2.0000", "0.5000"]
 
 
 def test_evaluate_weighs_accuracy_and_confusion_matrix_alike(at, trained, tmp_path):
@@ -323,6 +326,9 @@ def test_ls(at, trained, tmp_path):
 def test_compare(at):
     fast = ["--epochs", 2, "--set", "report=false", "-q", "--set", "model.hidden=[3]"]
     assert at("train", "flowers.yaml", "--out", "other", *fast).code == 0
+    target = ["--out", "target", "--set", "data.target=color"]
+    assert at("train", "flowers.yaml", *fast, *target).code == 0
+    assert "no run is better: " in at("compare", "run", "target").out
     found = json.loads(at("compare", "run", "other", "--json").out)
     assert found["settings"]["model.hidden"] == [[64, 64], [3]]
     assert (found["by"], found["standard_errors"]) == ("test accuracy", {})
@@ -334,19 +340,14 @@ def test_compare(at):
     text = at("compare", "run", "other").out
     assert re.search(r"model\.hidden(.|\n)*networks +1 +1\n", text)
     assert f"by {found['difference']:#.2g} +- {found['error']:#.2g} in test accuracy" in text
-    same = at("compare", "run", "run").out
-    assert re.search(r"the settings are the same(.|\n)*equal in", same)
+    assert re.search(r"the settings are the same(.|\n)*equal in", at("compare", "run", "run").out)
+    costs = {"runs": ["a", "b"], "settings": {"training.threshold.costs.false_negative": [7, 5]}}
+    assert comparison_text([{}, {}], {}, NO_LEAD | costs)[-2].endswith("has the costs of a")
     record.write_text("{}")
     assert "best epoch" not in at("compare", "other", "other").out
     record.unlink()
     Path("other", "failure.json").write_text('{"error": "step 2: not finite"}')
     assert "error: other: the run failed (step 2" in at("compare", "run", "other").err
-
-
-def test_compare_does_not_judge_different_targets(at):
-    fast = ["--epochs", 1, "--set", "report=false", "-q", "--set", "data.target=color"]
-    assert at("train", "flowers.yaml", "--out", "target", *fast).code == 0
-    assert "no run is better: " in at("compare", "run", "target").out
 
 
 def test_schema(at, tmp_path):

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from jsonschema import Draft202012Validator
 
-from mlpengine import Mlp, UsageError, __version__
+from mlpengine import Mlp, __version__
 from mlpengine.core.system import EXIT_CODES
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.tables import Column, Table
@@ -187,8 +187,6 @@ def test_intervals_and_sets_are_those_of_predict():
     sets = [[label for label in "abc" if inside["abc".index(label)]] for inside in truth]
     assert [one["kind_set"] for one in answer] == sets
     assert len({*map(len, sets)}) > 1
-    with pytest.raises(UsageError, match=r"predicts multilabel\); write predict_proba"):
-        model("labels").predict_interval(rows_of("labels"))
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -90,10 +90,13 @@ def test_labels_of_estimators_are_the_same_classes():
                 few.fit(x[:4], given)
     with pytest.raises(mlpengine.UsageError, match="more than spaces"):
         few.fit(x[:4], ["a", "a "] * 2)
-    dates = x.astype("M8[s]")
-    for model in (few, MlpRegressor()):
-        for rows, given in ((dates, x[:, 0] % 2), (x, dates[:, 0])):
-            with pytest.raises(DataError, match="datetime"):
+    assert few.fit(x[:4], [" a", "b "] * 2).model_.evaluate({"x0": [0], "y": [" a"]})["loss"] > 0
+    dates = x.astype("M8[ms]")
+    ys = (dates[:, 0], pl.Series(dates[:, 0]), pa.array(x[:, 0].astype("m8[ms]")))
+    frames = (pd.DataFrame({"y": dates[:, 0], "z": x[:, 0]}), pl.DataFrame({"y": dates[:, 0]}))
+    for rows, given in ((dates, x[:, 0] % 2), *((x, y) for y in (*ys, *frames))):
+        for model in (few, MlpRegressor())[hasattr(given, "columns") :]:
+            with pytest.raises(DataError, match=r"datetime|duration|timedelta"):
                 model.fit(rows, given)
 
 

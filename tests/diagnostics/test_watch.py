@@ -80,6 +80,11 @@ def test_quantities_of_plain_arrays_are_those_of_float64_formulas():
     norm = np.sqrt(sum(np.square(grad, dtype="f8").sum() for grad in grads))
     assert seen.core.get("gradient_norm") == pytest.approx(norm, rel=1e-5)
     assert "relu" in table(seen.core)
+    seen, big = Watch(every=1), np.full((3, 6), 1e200)  # squares are beyond float64
+    for number in (1, 2):
+        seen.record("one", weights=number * big, gradients=big)
+        seen.step(1.0)
+    assert seen.core.get("update_ratio", 0) == pytest.approx(1)
 
 
 @pytest.mark.parametrize(

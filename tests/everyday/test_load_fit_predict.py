@@ -381,12 +381,13 @@ def test_labels_of_texts_come_back_as_texts(tmp_path):
         assert (
             (model.predict(rows) == rows[target]).mean() == model.evaluate(rows)["accuracy"] > 0.9
         )
-        drop = [name for name in table.columns if name not in rows]
-        data = {"task": task, "drop": drop}
+        data = {"task": task, "drop": table.columns.difference(rows.columns)}
         of_file, _ = mlpengine.fit(str(tmp_path / "t.csv"), target, data=data, **once)
         of_csv = {"whole": [1, 2], "answer": [False, True]}
         assert of_file.classes == of_csv.get(target, model.classes)
         assert of_file.evaluate(tmp_path / "t.parquet")["accuracy"] > 0.9
         assert of_file.evaluate(rows)["accuracy"] > 0.9
-    _, result = mlpengine.fit(table[["z", "version"]], "version", **once)  # numbers by default
-    assert "'3.1' and '3.10'" in " ".join(result.remarks)
+    rows = table[["z", "version"]].assign(took=pd.to_timedelta(table.z, "s"))
+    _, result = mlpengine.fit(rows, "version", **once)  # numbers by default
+    for text in ("'3.1' and '3.10'", "'took': durations are read in seconds"):
+        assert text in " ".join(result.remarks)

@@ -235,7 +235,7 @@ MISTAKES = {
     "(price": (0, "cannot be read"),
     "": (0, "cannot be read"),
     "price[0]": (0, "names, numbers, arithmetic"),
-    "'a' + price": (0, "names, numbers, arithmetic"),
+    "'a' + price": (0, "numbers, not texts"),
     "1 + True": (4, "names, numbers, arithmetic"),
     "log(price, 2)": (0, "takes 1 arguments"),
     "`__import__`('os')": (0, "no function is called '__import__'"),

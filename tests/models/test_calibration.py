@@ -52,6 +52,8 @@ def test_an_interval_holds_so_many_errors(level, count, is_skewed, caplog):
     for _ in range(2):
         low, high = Residuals.of(errors, errors * 0).interval(np.full((7, 2), 3.0), level)
     assert caplog.text.count(" 999 ") == len(caplog.records) == (level == 0.999)
+    Residuals.of(errors, errors * 0).quantile(low, (1 - level) / 10)  # .0001 needs 9,999 errors
+    assert caplog.text.count(" 9999 ") == (level == 0.999)
     for k, own in enumerate(np.sort(errors, axis=0).T):
         first = np.argmin([own[i + count - 1] - own[i] for i in range(203 - count + 1)])
         half = np.partition(np.abs(own), count - 1)[count - 1]
@@ -301,14 +303,11 @@ def test_a_model_keeps_how_sure_it_is(tmp_path):
     whole, table = model()
     whole.save(tmp_path / "m")
     again = Model.load(tmp_path / "m")
-    for one, other in zip(
-        whole.predict_interval(table, 0.8), again.predict_interval(table, 0.8), strict=True
-    ):
-        np.testing.assert_array_equal(one, other)
-        assert one.shape == (60,)
+    ends = [one.predict_interval(table, 0.8) for one in (whole, again)]
+    np.testing.assert_array_equal(*ends)
+    assert np.shape(ends) == (2, 2, 60)
     low, high = again.predict_interval(table)
-    predicted = again.predict(table)
-    assert ((low < predicted) & (predicted < high)).all()
+    assert ((low < again.predict(table)) & (again.predict(table) < high)).all()
     classes, table = model("kind")
     classes.save(tmp_path / "c")
     again = Model.load(tmp_path / "c")
@@ -323,7 +322,9 @@ def test_a_model_keeps_how_sure_it_is(tmp_path):
     lowest = classes.sets.chances[60 - 49]  # ceil(0.8 * 61) = 49 of 60 are in their sets
     np.testing.assert_array_equal(held, classes.predict_proba(table) >= lowest)
     assert (again.predict_set(table, 0.8, by_class=True) != held).any()
-    for wrong, of in ((whole, "predicts regression"), (replace(classes, sets=None), "class")):
+    both, _ = fit({"a": [0.0, 1.0] * 9, "p": [0, 1] * 9, "q": [1, 0] * 9}, ["p", "q"])
+    wrong_models = {"regression": whole, "classif": replace(classes, sets=None), r"label\)": both}
+    for of, wrong in wrong_models.items():
         with pytest.raises(UsageError, match=f"set: .*classes .*{of}"):
             wrong.predict_set(table)
     with pytest.raises(UsageError, match=r"^set: .*0.9"):

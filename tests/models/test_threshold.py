@@ -29,9 +29,10 @@ def frame():
     return frame
 
 
-def fitted(frame, threshold, **training):
+def fitted(frame, threshold, loss="softmax_cross_entropy", **training):
     training = {"epochs": 4, "folds": 3, "members": [], "threshold": threshold, **training}
-    return mlpengine.fit(frame, "left", training=training, seed=1)
+    data = {"classes": ["no", "yes"]}
+    return mlpengine.fit(frame, "left", data=data, loss=loss, training=training, seed=1)
 
 
 @pytest.mark.parametrize("positive", [0, 1])
@@ -55,8 +56,9 @@ def test_calibrated_probabilities_give_the_threshold_of_decision_theory(costs, p
     assert chosen.value == pytest.approx(expected, abs=0.03)
 
 
-def test_a_model_decides_by_its_threshold_everywhere(frame, tmp_path):
-    model, result = fitted(frame, {"costs": COSTS})
+@pytest.mark.parametrize("loss", ["softmax_cross_entropy", "ordinal"])
+def test_a_model_decides_by_its_threshold_everywhere(loss, frame, tmp_path):
+    model, result = fitted(frame, {"costs": COSTS}, loss)
     limit = model.threshold.value
     predicted, chance = model.predict(frame), model.predict_proba(frame)[:, 1]
     assert limit < 0.4

@@ -157,7 +157,7 @@ def test_predict_takes_any_number_of_rows():
         (lambda: Mlp([3, 4, 1], dropout="0.1"), UsageError, "write dropout=0.1"),
         (lambda: Mlp([3, 4, 1], dropout=[0.1, 0.2]), UsageError, "got 2 for 1"),
         (lambda: Mlp([3, 4, 4, 1], dropout=[0.1, -0.2]), UsageError, r"than 1 \(got -0.2\)"),
-        (lambda: Mlp([3, 4, 1], initializer="he"), UsageError, "he_normal"),
+        (lambda: Mlp([3, 4, 1], initializer="xavier_normal"), UsageError, "mean 'glorot_normal'"),
         (lambda: Mlp([3, 4, 1], dtype="int32"), DtypeError, "float32 or float64"),
         (lambda: Mlp([3, 4, 1], dtype="bf16"), DtypeError, "float64 .got 'bf16'."),
         (lambda: Mlp([3, 4, 1], dtype=None), DtypeError, "float64 .got None."),

@@ -395,7 +395,7 @@ def test_steps_keep_no_memory(kind):
     x, y = data(4_000, noise=0.1)
     network = Mlp([3, 10, 1], activation="tanh", seed=0, dtype="float64")
     step = full_step(network, kind, 4_000)
-    with pinned(1):  # changing the number of threads fills a cache of the interpreter
+    with pinned(1):  # else a cache of the interpreter is filled
         tracemalloc.start()
         for _ in range(5):
             step(x, y)
@@ -405,7 +405,7 @@ def test_steps_keep_no_memory(kind):
             step(x, y)
         now, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-    assert now - before < 2_000
+    assert now - before < 10_000  # less than a vector of parameters for each step
     assert peak - before < 200_000  # NumPy's own buffers, whose size does not depend on the rows
 
 
@@ -465,13 +465,15 @@ def test_large_networks_and_schedules_are_refused():
         step(*(rows[:8] for rows in data()), -np.ones(8))
 
 
-@pytest.mark.parametrize("name", ["batch norm", "other rows"])
-def test_rows_that_depend_on_each_other_are_refused(name):
+@pytest.mark.parametrize("name", ["batch norm", "other rows", "a sum of losses"])
+def test_other_rows_and_several_losses_are_refused(name):
     class Centered(Network):
         def record(self, tape, x):
-            return x.linear(tape.parameter("w")) - x.mean() * (tape.rng is not None)
+            y = x.linear(tape.parameter("w"))
+            return {"a": y, "b": -y} if losses else y - x.mean() * (tape.rng is not None)
 
-    others = Centered(3, {"w": (1, 3)})
-    network = others if name == "other rows" else make_network("batch norm of layers")
+    losses = dict.fromkeys("ab", MeanSquaredError()) if "losses" in name else None
+    others = make_network("batch norm of layers")
+    network = others if name == "batch norm" else Centered(3, {"w": (1, 3)})
     with pytest.raises(UsageError, match=name):
-        full_step(network, LevenbergMarquardt, 8)
+        full_step(network, LevenbergMarquardt, 8, losses)

@@ -119,6 +119,7 @@ REFUSED = {
     "one loss": (lambda: step_of(MeanSquaredError()), ("price", "class")),
     "losses of one output": (lambda: step_of(LOSSES, Gated()), ("one loss", "'price', 'class'")),
     "a weight of 0": (lambda: step_of(LOSSES, loss_weights={"class": 0}), ("'class'", "got 0")),
+    "weights in order": (lambda: step_of(LOSSES, loss_weights=[1, 2]), ("factors by", "[1, 2]")),
     "no names": (lambda: step_of(LOSSES)(X["left"], Y), ("x must be arrays by name", "left")),
     "other names": (
         lambda: step_of(LOSSES)({"left": X["left"]}, Y),

@@ -198,11 +198,14 @@ def test_a_sum_that_overflows_is_no_false_alarm():
     Program(tape, -x, check_finite=True).forward(x=[huge, huge, huge])
 
 
-def infers(result):
-    """Return an op with a wrong method `infer`."""
-    op = Softmax()
-    vars(op)["infer"] = lambda x: result
-    return op
+def own(**rules):
+    """Return an op with rules of its own."""
+    return type("Own", (Softmax,), rules, name="own")()
+
+
+def program_of_own(**rules):
+    tape, x = tape_of(x=X)
+    return Program(tape, apply(own(**rules), x).sum())
 
 
 def late_parameter():
@@ -260,8 +263,12 @@ ERRORS = [
         r"input 'x': dtype must be float64 \(got complex128\)",
     ),
     (lambda: program_of().backward(), TapeError, "needs a forward first"),
-    (lambda: apply(infers(None), LEAF), TapeError, r"infer must return .* \(got None\)"),
-    (lambda: apply(infers((5,)), from_inner(X)), TapeError, r"must return .* \(got \(5,\)\)"),
+    (lambda: apply(own(infer=lambda _, x: None), LEAF), TapeError, "infer must .* .got None"),
+    (lambda: apply(own(infer=lambda _, x: (5,)), from_inner(X)), TapeError, r"got \(5,\)"),
+    (lambda: program_of_own(forward=lambda _, x, *, out, a: ()), TapeError, "of 'a', .* forward"),
+    (lambda: program_of_own(backward=lambda _, dy, *, out, a: ()), TapeError, "'a', .* backward"),
+    (lambda: program_of_own(backward=lambda _, dy, z, *, out: ()), TapeError, "dy, y, x .*'z'"),
+    (lambda: program_of_own(forward=lambda _, x, *, out: None), TapeError, "forward must yield"),
     (lambda: backward(differentiable=False), TapeError, "differentiable=False"),
     (
         lambda: backward(np.ones(2)),

@@ -39,6 +39,7 @@ _MARKED = re.compile(
     rf"(?P<trailing>[\u2212-]?)\s*(?P<after>[%‰°]|°[CF]|{_CURRENCY}|{_UNIT}(?:/{_UNIT})?)?\)?"
 )
 
+_DURATION = re.compile(r"(?:(-?\d+) days?,? \+?)?(\d+):(\d\d):(\d\d(?:\.\d+)?)")
 _DIGITS = re.compile(r"[+-]?[\d.,'\u2019\u00a0\u202f ]+(?:[eE][+-]?\d+)?")
 
 
@@ -77,8 +78,8 @@ def marked_number(column: Column) -> tuple[str, str] | None:
     """Return an example, such as ("12 %", "12"), if a text column has numbers with marks.
 
     Marks are units, percent and currency signs, parentheses around negative numbers, the
-    typographic minus sign, and a minus after the number.  The result is None unless nearly all
-    levels are numbers, with at most `MAX_MARKS` different marks.
+    typographic minus sign, and a minus after the number.  Durations become seconds.  The result is
+    None unless nearly all levels are numbers, with at most `MAX_MARKS` different marks.
     """
     if column.kind != "text":
         return None
@@ -87,6 +88,10 @@ def marked_number(column: Column) -> tuple[str, str] | None:
     numbers: list[tuple[str, str]] = []
     marks = set()
     for level in sample:
+        if parts := _DURATION.fullmatch(level):
+            days, hours, minutes, seconds = map(float, parts.groups("0"))
+            numbers.append((level, f"{((days * 24 + hours) * 60 + minutes) * 60 + seconds:.15g}"))
+            continue
         match = _MARKED.fullmatch(level)
         if match is None or bool(match["negative"]) != level.endswith(")"):
             continue

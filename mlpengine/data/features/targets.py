@@ -406,7 +406,7 @@ def check_target(table: Table, columns: Sequence[str]) -> None:
             f"classification{f'; {also}' if also else ''}"
         )
     if kind_of(column) == "text":
-        advice = also or "choose another column, or set task to classification"
+        advice = also or "choose another column, or set data.task: classification in a config"
         count = plural(len(column.distinct()), "different text")
         raise DataError(
             f"{table.where(name)}: the target must be numbers or classes that repeat "
@@ -430,6 +430,7 @@ def marked_text(text: str, number: str) -> str:
     """Return the advice for a column of numbers with marks; `text` is an example."""
     has_unit = text.strip("()+-\u2212 ") != number.lstrip("-")
     header = " (one unit for all rows, in the header)" if has_unit else ""
+    header = " (seconds)" if ":" in text else header
     return f"{text!r} is read as text, not as a number; write {number}{header}"
 
 

@@ -117,6 +117,14 @@ def categorical_columns(data: Any) -> list[str]:
     return [name for name, values in columns.items() if _is_categorical(values)]
 
 
+def time_columns(data: Any) -> dict[str, str]:
+    """Return the dtypes of dates, times and durations among the columns of a frame, or of one."""
+    one = data if isinstance(data, Mapping) else {"": data}
+    columns = _frame_columns(data, "table") if _is_frame(data) else one
+    kinds = {str(name): _dtype_text(values) for name, values in columns.items()}
+    return {k: kind for k, kind in kinds.items() if kind.startswith(("date", "time", "duration"))}
+
+
 def _is_frame(data: Any) -> bool:
     """Return whether `data` is a data frame.  Raises: DataError for a lazy frame."""
     if type(data).__name__ == "LazyFrame":
@@ -125,8 +133,11 @@ def _is_frame(data: Any) -> bool:
 
 
 def _is_categorical(values: Any) -> bool:
-    kind = str(getattr(values, "dtype", getattr(values, "type", ""))).lower()
-    return kind.startswith(("category", "categorical", "enum", "dictionary"))
+    return _dtype_text(values).startswith(("category", "categorical", "enum", "dictionary"))
+
+
+def _dtype_text(values: Any) -> str:
+    return str(getattr(values, "dtype", getattr(values, "type", ""))).lower()
 
 
 def _frame_columns(frame: Any, source: str) -> dict[str, Any]:
@@ -154,6 +165,8 @@ def _columns_of_rows(
 
 
 def _matrix(data: Any, names: Sequence[str] | None, source: str) -> Table:
+    if hasattr(data, "toarray"):
+        raise DataError(f"{source}: must be dense (got {type(data).__name__}); write .toarray()")
     try:
         matrix = np.asarray(with_missing(data))
     except ValueError as error:
@@ -190,7 +203,7 @@ def _column(
         text = "must have as many values as other columns"
         raise DataError(f"{where}: {text} (got one, {quoted(values)})")
     if array.ndim != 1:
-        raise DataError(f"{where}: must be one-dimensional (shape {array.shape})")
+        raise DataError(f"{where}: must be one-dimensional (shape {array.shape}); split it")
     kind = array.dtype.kind
     given_as_float = kind == "f" and isinstance(values, np.ndarray)  # the caller chose float
     if kind in "iuf" and not (name in options.numbers or given_as_float):
@@ -372,7 +385,10 @@ def _text(value: Any, where: str, row: int) -> str:
 
 
 def _not_a_value(value: Any, where: str, row: int) -> DataError:
+    kind = type(value).__name__
+    ways = {"Interval": "astype(str)", "Period": "dt.to_timestamp()", "bytes": "str.decode()"}
+    advice = f", such as by .{ways[kind]} of pandas" if kind in ways else ""
     return DataError(
         f"{where}, row {row + 1}: a number, boolean, date or text is needed "
-        f"({type(value).__name__} {quoted(value)}); convert the column, or remove it from the table"
+        f"({kind} {quoted(value)}); convert the column{advice}, or remove it from the table"
     )
