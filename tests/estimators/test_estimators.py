@@ -368,11 +368,7 @@ BAD_CALLS = {
         UsageError,
         "folds and members must be None",
     ),
-    "set without folds": (
-        lambda x, y: MlpClassifier(2, epochs=1, **ALONE).fit(x, y).predict_set(x),
-        UsageError,
-        "predict_set: fit with folds first",
-    ),
+    "sets": (lambda x, y: MlpClassifier(2, **ALONE).fit(x, y).predict_set(x), UsageError, "folds"),
     "other classes of a warm start": (
         lambda x, y: MlpClassifier(2, epochs=1, warm_start=True).fit(x, y).fit(x, y == "setosa"),
         DataError,

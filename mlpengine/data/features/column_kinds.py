@@ -39,7 +39,7 @@ _MARKED = re.compile(
     rf"(?P<trailing>[\u2212-]?)\s*(?P<after>[%‰°]|°[CF]|{_CURRENCY}|{_UNIT}(?:/{_UNIT})?)?\)?"
 )
 
-_DURATION = re.compile(r"(-?\d+) days?,? \+?(\d\d?):(\d\d):(\d\d(?:\.\d+)?)")
+_DURATION = re.compile(r"(?:(-?\d+) days?,? \+?)?(\d+):(\d\d):(\d\d(?:\.\d+)?)")
 _DIGITS = re.compile(r"[+-]?[\d.,'\u2019\u00a0\u202f ]+(?:[eE][+-]?\d+)?")
 
 
@@ -89,7 +89,7 @@ def marked_number(column: Column) -> tuple[str, str] | None:
     marks = set()
     for level in sample:
         if parts := _DURATION.fullmatch(level):
-            days, hours, minutes, seconds = map(float, parts.groups())
+            days, hours, minutes, seconds = map(float, parts.groups("0"))
             numbers.append((level, f"{((days * 24 + hours) * 60 + minutes) * 60 + seconds:.15g}"))
             continue
         match = _MARKED.fullmatch(level)

@@ -14,7 +14,8 @@ MARKED = {
     "kilograms": (lambda i: f"{number(i)} kg", "kg"),
     "losses in parentheses": (lambda i: f"({number(i)})" if i % 2 else number(i), "("),
     "a minus after numbers": (lambda i: f"{number(i)}-" if i % 2 else number(i), "-"),
-    "durations": (lambda i: f"{i} days 01:00:00.5", "days"),
+    "durations": (lambda i: f"{i} days 01:00:00.5" if i % 2 else f"{24 * i + 1}:00:00.5", ":"),
+    "days": (lambda i: f"{i} days", "days"),
     "few long minus signs": (lambda i: f"\u2212{number(i)}" if i % 9 == 0 else number(i), "\u2212"),
     "litres with decimal commas": (lambda i: f'"{number(i, ",")} l"', " l"),
 }
@@ -34,9 +35,12 @@ def test_numbers_with_marks_are_named(name):
     text, written = line.split("'")[3], line.split("write ")[1].split()[0]
     sign = "-" if mark in "-(\N{MINUS SIGN}" else ""
     assert (line.startswith("column 'odd': "), mark in text) == (True, True)
-    time = f"{int(text.split()[0]) * 86_400 + 3600.5}" if mark == "days" else ""
-    assert written == (time or sign + text.strip("%$kg l€()-\N{MINUS SIGN}"))
-    assert ("one unit" in line, "(seconds)" in line) == (not (sign or time), bool(time))
+    if mark == ":":
+        days = int(text.split()[0]) if "day" in text else int(text.split(":")[0]) // 24
+        assert f"write {days * 86_400 + 3600.5} (seconds)" in line
+    else:
+        assert written == sign + text.strip("%$kg l€()-\N{MINUS SIGN}days")
+        assert ("one unit" in line) == (not sign)
     try:
         said = str(profile_of(odd, target=True).remarks["y"])
     except DataError as error:
