@@ -46,9 +46,9 @@ def command(first: Path, second: Path, as_json: bool) -> None:
 
     The better run has the higher accuracy or R2 on rows that did not train the models.  If a run
     has costs (training.threshold), the better run has the lower mean cost, by the costs of FIRST if
-    both have costs; if both predict the same quantiles, the lower pinball loss.  The standard error
-    of the difference is computed from the predictions row by row.  If the runs predicted different
-    rows, no run is called better.
+    both have costs.  If both predict the same quantiles, it has the lower pinball loss.  The
+    standard error of the difference is computed from the predictions row by row.  If the runs
+    predicted different rows, no run is called better.
     """
     data, lines = comparison(first, second)
     say(json.dumps(data) if as_json else "\n".join(lines))
@@ -63,6 +63,12 @@ def comparison(first: Path, second: Path) -> tuple[dict[str, Any], list[str]]:
     names, runs = [str(first), str(second)], [read_run(path) for path in (first, second)]
     collected = [collect(run, QUICK, whole=False) for run in runs]
     lead = lead_of(collected, [run.model.threshold if run.model else None for run in runs])
+    if lead and lead.metric == "cost":
+        costs = table[f"{part_title(lead.part)} cost"]
+        for k, other in enumerate(reversed(costs)):
+            if costs[k].value is None and other.value is not None:
+                gap = lead.value if lead.ahead != k else -lead.value
+                costs[k] = Score(other.value + gap)
     errors = {label: [one.error for one in row] for label, row in table.items()}
     data = {
         "runs": names,

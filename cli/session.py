@@ -193,8 +193,8 @@ class Session:
         self.directory.write_json(ENVIRONMENT_FILE, {**self.environment, **digest, **record})
         self.directory.write(RESOLVED, self._config)
 
-    def run(self) -> Result:
-        """Train.  If training fails with a number that is not finite, print and save verdicts."""
+    def run(self, *, quiet: bool = False) -> Result:
+        """Train.  If training fails with a number that is not finite, save and print verdicts."""
         (self.directory.path / FAILURE_FILE).unlink(missing_ok=True)
         try:
             return self.loop.run()
@@ -202,7 +202,7 @@ class Session:
             self.column_verdicts += column_verdicts(self.data.file, self.data.tables)
             told = [verdict.as_dict() for verdict in self.verdicts()]
             self.directory.write_json(FAILURE_FILE, {"error": str(error), "verdicts": told})
-            for one in told:
+            for one in told if not quiet else ():
                 say(f"  {one['text']}", err=True)
             raise
 

@@ -29,7 +29,7 @@ from mlpengine.training.run_directory import LOCK_FILE, RunDirectory
 
 with importing("mlpengine sweep", "sweep"):
     import optuna
-    from optuna.exceptions import ExperimentalWarning
+    from optuna.exceptions import ExperimentalWarning, UpdateFinishedTrialError
     from optuna.storages import RetryHeartbeatStaleTrialCallback as _Retry
     from optuna.storages.journal import (
         JournalFileBackend,
@@ -117,7 +117,10 @@ class Study:
                     self._queue_lost()
                 if not self._is_waiting():
                     return None
-                trial = self._study.ask()
+                try:
+                    trial = self._study.ask()
+                except UpdateFinishedTrialError:  # another worker took and ended a waiting trial
+                    continue
                 slot = trial.user_attrs.get(SLOT)
                 if slot is None:  # other workers took the queued trials; this trial is new
                     self._study.tell(trial, state=TrialState.FAIL)

@@ -76,7 +76,7 @@ class Worker:
         session.write_inputs()
         self._state.attach(session.loop.stop)
         with closing(session), session.trainer.pinned():
-            result = session.loop.run()
+            result = session.run(quiet=True)
             session.finish(result)
             if result.ending == "interrupted" and not reporter.pruned:
                 study.leave(claim)

@@ -11,6 +11,7 @@ from mlpengine.core.spec import Array
 from mlpengine.diagnostics.baselines import BaselineScore
 from mlpengine.models import baselines
 from mlpengine.models.members import NetworkMean
+from mlpengine.models.metrics import higher_is_better
 from mlpengine.models.task import OUT_OF_FOLD, PART_PHRASES, Classification, Split, Task, Threshold
 from mlpengine.settings import Fix, NetworkSettings, TrainingSettings
 from mlpengine.settings.base import options_of
@@ -83,9 +84,11 @@ def score_of(
 ) -> dict[str, Any]:
     """Return the metrics of the model, and of a linear and a constant prediction.
 
-    For a student (see `distill`), the metrics of its teacher and of a directly trained network are
-    included.  Standard errors are for all rows of the part, not only for the scored rows.  All
-    predictions use the `threshold`; without it, they are the classes with the highest probability.
+    The first metric is the main metric: the pinball loss if R2 does not judge the quantiles, the
+    mean absolute error if R2 is not defined because all targets are equal.  For a student (see
+    `distill`), the metrics of its teacher and of a directly trained network are included.  Standard
+    errors are for all rows of the part, not only for the scored rows.  All predictions use the
+    `threshold`; without it, they are the classes with the highest probability.
     """
     task, train, folds = data.task, data.parts["train"], data.folds
     if isinstance(task, Classification) and threshold is not None:
@@ -108,9 +111,19 @@ def score_of(
         predictions["linear"] = straight
     predictions["constant"] = baselines.constant_prediction(task, train, len(scored.rows))
     predictions = {who: one.decided(threshold) for who, one in predictions.items()}
-    table = baselines.baseline_scores(
-        names, scored.rows.truth, predictions, scored.rows.weights, blocks
-    )
+    truth = scored.rows.truth
+    if names[0] == "r2" and np.isnan(task.metric("r2", scored.output, scored.rows)):
+        names = names[1:]
+    if task.levels and misjudged(data) and not np.isnan(truth).any():
+        best = data.loss.best_constant(train.y, task.outputs, train.weights)
+        others = {who: output[scored.numbers] for who, output in beside.items()}
+        every = {"model": scored.output, **others, "constant": np.tile(best, (len(truth), 1))}
+        names = ["pinball"]
+        predictions = {
+            who: baselines.Guess(task.predict(one), losses=task.pinball_losses(truth, one))
+            for who, one in every.items()
+        }
+    table = baselines.baseline_scores(names, truth, predictions, scored.rows.weights, blocks)
     share = np.sqrt(len(scored.rows) / scored.total)
     for metrics in table.values():
         for one in metrics.values():
@@ -147,7 +160,7 @@ def linear_comparison(data: LoadedData, mean: NetworkMean) -> BaselineScore | No
         return BaselineScore(name, PART_PHRASES[scored.part], value, nan, nan, nan)
     score = score_of(data, scored, COMPARED_WORK)
     metric, rows = score["metric"], score["predictions"]
-    if "linear" not in rows:
+    if "linear" not in rows or not higher_is_better(metric):
         return None
     linear_model: dict[str, Any] = {"hidden": (), "activation": "relu", "dropout": 0.0}
     if (network := config.model.network) != "mlp":

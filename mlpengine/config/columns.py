@@ -77,8 +77,8 @@ def cell_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
             is_date = table[column].kind == "date"
             headline = f"{'Dates' if is_date else 'Numbers'} stand for missing values"
             evidence = (
-                f"{plural(gap.times, 'value')} of column {brief(column)!r} equal {gap.text}; the "
-                f"others are {gap.low} to {gap.high}."
+                f"In the training rows, {plural(gap.times, 'value')} of column {brief(column)!r} "
+                f"equal {gap.text}; the others are {gap.low} to {gap.high}."
             )
             advice = f"If that is a missing value, add '{gap.text}' to data.na_values."
             fix = [Fix(TextOptions, "na_values", (*known, gap.text))]

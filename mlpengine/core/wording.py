@@ -165,7 +165,7 @@ def spaced(name: str) -> str:
 
 def metric_text(value: float | None) -> str:
     """Return a metric as text for a table."""
-    if value is None:
+    if value is None or value != value:
         return "-"
     if 0 < abs(value) < 5e-5:  # four decimals would show 0
         return f"{value:.2e}"

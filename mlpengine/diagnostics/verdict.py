@@ -78,7 +78,7 @@ class Verdict:
     def is_of_network(self) -> bool:
         """Whether the verdict is about layers or recalls, or its fix changes the network."""
         keys = ("model.", "optimizer.")
-        measured = self.layer is not None or self.name == "imbalance"
+        measured = self.layer is not None or self.name in ("imbalance", "overfitting")
         return measured or any(key.startswith(keys) for key in by_key(self.fix))
 
     @property
@@ -166,7 +166,8 @@ def combined_fix(verdicts: Iterable[Verdict]) -> dict[str, tuple[Any, Verdict]]:
     """Return the settings of all fixes by dotted key: the value, and the first verdict with it.
 
     If fixes give a key several values, the first counts, because causes come first.  Corrections of
-    the data are combined: columns to drop, texts of missing values, and filters of rows.
+    the data are combined: columns to drop, texts of missing values, and filters of rows.  With
+    standardized targets a learning rate is left out, because the raw targets determined it.
     """
     settings: dict[str, tuple[Any, Verdict]] = {}
     for verdict in verdicts:
@@ -176,6 +177,8 @@ def combined_fix(verdicts: Iterable[Verdict]) -> dict[str, tuple[Any, Verdict]]:
                 settings[key] = with_earlier(key, earlier, value), first
             else:
                 settings.setdefault(key, (value, verdict))
+    if "data.standardize_target" in settings:
+        settings.pop("optimizer.lr", None)
     return settings
 
 

@@ -319,18 +319,22 @@ def quadratic_kappa(target: Array, predicted: Array, weight: Array | None = None
 def r2(target: Array, predicted: Array, weight: Array | None = None) -> float:
     """Return 1 - residual / total sum of squares, as a plain mean over outputs.
 
-    A constant target scores 1 if all predictions are exact, else 0; a single row gives NaN.
+    Outputs with equal targets in all rows are left out.  The result is NaN if none is left.
     """
     target, predicted = _columns(target), _columns(predicted)
-    if len(target) < 2:
-        return float("nan")
     rows = np.ones(len(target)) if weight is None else np.asarray(weight, np.float64)
-    center = np.average(target, axis=0, weights=rows)
-    total = rows @ (target - center) ** 2
-    residual = rows @ (target - predicted) ** 2
-    flat = np.where(residual == 0, 1.0, 0.0)
-    ratio = np.divide(residual, total, out=np.zeros_like(total), where=total > 0)
-    return float(np.where(total > 0, 1.0 - ratio, flat).mean())
+    varies = _varies(target, rows)
+    if not varies.any():
+        return float("nan")
+    target, predicted = target[:, varies], predicted[:, varies]
+    total = rows @ (target - np.average(target, axis=0, weights=rows)) ** 2
+    return float((1.0 - rows @ (target - predicted) ** 2 / total).mean())
+
+
+def _varies(target: Array, rows: Array) -> Array:
+    """Return whether a column has several values, besides NaN and rows of weight 0."""
+    used = target[rows > 0]
+    return np.asarray(np.fmin.reduce(used) < np.fmax.reduce(used))
 
 
 def mae(target: Array, predicted: Array, weight: Array | None = None) -> float:
@@ -474,12 +478,14 @@ def _f1_influences(target: Array, predicted: Array, rows: Array) -> Array:
     hits, predictions, actual = _counts(target, predicted, rows)
     total = predictions + actual
     by_row = np.where(total > 0, 1 / total, 0.0) * rows.sum()
-    lost = 2 * hits * by_row * by_row / rows.sum()
+    scores = np.where(total > 0, 2 * hits / total, 0.0)
     if target.ndim == 2:
         labels, chosen = target > 0, predicted > 0
-        change = 2 * by_row * (labels & chosen) - lost * labels - lost * chosen
+        change = by_row * (labels.astype(int) + chosen) * ((labels & chosen) - scores)
         return np.asarray(change.mean(axis=1))
-    change = 2 * by_row[target] * (target == predicted) - lost[target] - lost[predicted]
+    right, change = target == predicted, np.zeros(len(target))
+    for classes in (target, predicted):  # exactly 0 if all scores are 1
+        change += by_row[classes] * (right - scores[classes])
     return np.asarray(change / len(np.union1d(target, predicted)))
 
 
@@ -499,6 +505,9 @@ def _area_influences(positive: Array, score: Array, rows: Array) -> Array:
 
 def _error_influences(name: str, target: Array, predicted: Array, rows: Array) -> Array:
     known = ~np.isnan(target)
+    used = _varies(target, rows) if name == "r2" else known.any(axis=0)
+    if not used.any():
+        return np.full(len(target), np.nan)
     counted = rows[:, None] * known
     share = counted.sum(axis=0) / rows.sum()
 
@@ -519,7 +528,7 @@ def _error_influences(name: str, target: Array, predicted: Array, rows: Array) -
         change = mean(square) * spread / level - square
         each = np.divide(change, level, out=square * 0, where=level > 0)
     each = np.where(known, (each - mean(each)) / share, 0.0)
-    return np.asarray(each[:, share > 0].mean(axis=1))
+    return np.asarray(each[:, used].mean(axis=1))
 
 
 def _area(true: Array, false: Array) -> float:

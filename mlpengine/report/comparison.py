@@ -36,6 +36,8 @@ def lead_of(
     first, other = scored
     if not judge and baselines.by_pinball([first.task, other.task], first.rows.truth):
         metric = "pinball"
+    elif metric == "pinball":  # of other levels
+        return None
     pair = paired(first, other, metric, judge)
     if pair is None:
         return None

@@ -97,8 +97,10 @@ def hardest_of(loaded: LoadedData, scored: ScoredRows, columns: Sequence[str]) -
             one["predicted"] = scored.predicted[row].tolist()
         one["cells"] = [table[name].text(k) for name in shown]
         hardest.append(one)
-    unit = "in standard deviations of the target"
-    unit = "negative log-likelihoods" if isinstance(task, CensoredTimes) else unit
+    unit = "pinball losses, " * bool(task.levels) + "in standard deviations of the target"
+    if "r2" in task.headline and np.isnan(task.metric("r2", scored.output, rows)):
+        unit = "in the target's unit, because the true values are equal"
+    unit = "negative log-likelihoods" if isinstance(task, CensoredTimes | MultiLabel) else unit
     return {"part": scored.part, "columns": shown, "rows": hardest, "unit": unit}
 
 
@@ -279,17 +281,21 @@ def _sets(model: Model, scored: ScoredRows) -> dict[str, list[dict[str, float]]]
 
 
 def _row_losses(task: Task, scored: ScoredRows) -> Array:
-    """Return the loss of each row: its log loss, or its error in standard deviations.
+    """Return the loss of each row: its log loss, or its mean error in standard deviations.
 
-    For censored times, the loss is the negative log-likelihood.
+    For quantiles, the loss is the pinball loss in standard deviations, and for censored times the
+    negative log-likelihood.
     """
     truth = scored.rows.truth
     if isinstance(task, CensoredTimes):
         return task.row_losses(scored.output, truth)
     if isinstance(task, Regression):
-        off = np.nan_to_num(np.abs(scored.predicted - truth))
         scale = np.nanstd(np.where(np.isnan(truth).all(axis=0), 0.0, truth), axis=0)
-        losses: Array = (off / np.where(scale > 0, scale, 1)).mean(axis=1)
+        scale = np.where(np.fmin.reduce(truth) < np.fmax.reduce(truth), scale, 1.0)
+        off: Array = np.abs(scored.predicted - truth) / scale
+        if task.levels and len(scale) == 1:
+            off = np.asarray(task.pinball_losses(truth, scored.output))[:, None] / scale
+        losses: Array = np.nanmean(off, axis=1)
         return losses
     kind = truth.dtype if isinstance(task, MultiLabel) else np.int64
     return log_losses(truth.astype(kind), task.predicted_numbers(scored.output))

@@ -548,21 +548,19 @@ class Loop(Uncopyable):
         if not odd:
             return
         text = f"the validation metric {rule.monitor} must be finite (got {odd[0]}"
-        if epoch == 1 and not any(isfinite(row[rule.monitor]) for row in rows):
+        text += f" in {len(odd)} of {len(rows)} networks)" if len(rows) > 1 else ")"
+        if epoch == 1:
             error = NumericalError(
-                f"epoch 1: {text}); set training.early_stopping.monitor to another metric, such as "
+                f"epoch 1: {text}; set training.early_stopping.monitor to another metric, such as "
                 "loss"
             )
             error.setting = ("training", "early_stopping", "monitor")
             raise error
         self._odd_monitor = True
-        networks = f" in {len(odd)} of {len(rows)} networks" if len(rows) > 1 else ""
-        _log.warning(
-            "warning: epoch %d: %s%s); such an epoch is not the best", epoch, text, networks
-        )
+        _log.warning("warning: epoch %d: %s; such an epoch is not the best", epoch, text)
 
     def _check_level_monitor(self) -> None:
-        """Report a monitored metric equal in all epochs, such as R2 of a constant target."""
+        """Report a monitored metric that is equal in all epochs, such as an accuracy."""
         rule, rows = self.members[0].early_stopping, self.history.rows
         values = {r.validation.get(rule.monitor, nan) for r in rows} if rule else {nan}
         if rule and len(rows) > 2 and len(values) == 1 and isfinite(*values) and values != {1.0}:

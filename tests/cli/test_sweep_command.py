@@ -218,9 +218,17 @@ def test_workers_of_a_sweep_by_default_give_the_bits_of_one(sweep, mlpengine, mo
     assert trials("one") == trials("two")
 
 
-def test_a_trial_that_cannot_train_is_told_and_the_others_go_on(sweep, mlpengine):
+def test_a_trial_that_cannot_train_is_told_and_the_others_go_on(sweep, mlpengine, monkeypatch):
+    taken = iter([True])  # in between, another worker ends the first trial that waits
+
+    def ask(study, real=study_module.optuna.Study.ask):
+        if next(taken, False):
+            raise study_module.UpdateFinishedTrialError
+        return real(study)
+
+    monkeypatch.setattr(study_module.optuna.Study, "ask", ask)
     sweep(
-        "{training.clip_norm: {choice: [null, 1.0]}, optimizer.lr: {choice: [0.01, 1e300]}}",
+        "{training.clip_norm: {choice: [null, 1.0]}, optimizer.lr: {choice: [0.01, 1e30]}}",
         sampler="grid",
     )
     ran = mlpengine("sweep", "s.yaml", "--json", "--set", "loss=bce_with_logits", "-q")
@@ -231,6 +239,7 @@ def test_a_trial_that_cannot_train_is_told_and_the_others_go_on(sweep, mlpengine
     assert sorted(states) == ["complete", "complete", "failed", "failed"]
     reasons = [one["reason"] for one in json.loads(ran.out)["trials"] if one["reason"]]
     assert all("finite" in reason for reason in reasons)
+    assert mlpengine("ls", "runs/s/trials").out.count(" failed\n") == 2
 
 
 def test_a_trial_without_memory_fails_and_the_others_go_on(sweep, mlpengine, monkeypatch):

@@ -110,8 +110,9 @@ EDGES = {
     "a class only predicted": (metrics.f1, [0, 0], [0, 1], (2 / 3 + 0) / 2),
     "a gap in the classes": (metrics.f1, [0, 3], [0, 3], 1.0),
     "recall of seen classes": (metrics.balanced_accuracy, [0, 0, 1], [0, 2, 1], 0.75),
-    "exact constant": (metrics.r2, [2.0, 2.0], [2.0, 2.0], 1.0),
-    "missed constant": (metrics.r2, [2.0, 2.0], [2.0, 3.0], 0.0),
+    "exact constant": (metrics.r2, [2.0, 2.0], [2.0, 2.0], float("nan")),
+    "missed constant": (metrics.r2, [0.1] * 3, [2.0, 3.0, 4.0], float("nan")),  # mean: not 0.1
+    "one constant of two": (metrics.r2, [[0.1, 1.0]] * 2 + [[0.1, 4.0]], [[0.0, 2.0]] * 3, 0.0),
     "one row": (metrics.r2, [2.0], [2.0], float("nan")),
     "no row": (metrics.accuracy, [], [], float("nan")),
     "no class to weigh": (metrics.balanced_accuracy, [], [], float("nan")),

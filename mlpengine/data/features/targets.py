@@ -341,7 +341,7 @@ class TimeTarget(NumberTarget):
         else:
             times, seen = _numbers(table, name), _numbers(table, self.event, "the event")
             bounds = np.full_like(times, np.inf)
-            wrong = "a time must be more than 0 ({}); leave such rows out by data.where"
+            wrong = "a time must be more than 0 ({}); correct it, or leave the row out"
             odd = "an event must be 1, seen, or 0, censored ({}); correct the value"
             checks = [(name, ~(times > 0), wrong), (self.event, ~np.isin(seen, (0, 1)), odd)]
         for column, is_wrong, text in checks:
@@ -511,7 +511,8 @@ def exposures(table: Table, column: str) -> Array:
         row = int(np.argmin(values))
         raise DataError(
             f"{table.where(column, row)}: an exposure must be more than 0 "
-            f"({table[column].text(row)}); leave such rows out with data.where"
+            f"({table[column].text(row)}); correct the row, or leave it out (in training by "
+            "data.where)"
         )
     return values
 
