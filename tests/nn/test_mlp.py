@@ -155,6 +155,7 @@ def test_predict_takes_any_number_of_rows():
         (lambda: Mlp([3, 2.5, 1]), UsageError, "whole numbers"),
         (lambda: Mlp([3, 4, 1], activation="rulu"), UsageError, "rulu"),
         (lambda: Mlp([3, 4, 1], activation=["relu", "relu"]), UsageError, "got 2 for 1"),
+        (lambda: Mlp([3, 4, 1], activation=[1]), UsageError, "got 1"),
         (lambda: Mlp([3, 4, 1], dropout="0.1"), UsageError, "write dropout=0.1"),
         (lambda: Mlp([3, 4, 1], dropout=[0.1, 0.2]), UsageError, "got 2 for 1"),
         (lambda: Mlp([3, 4, 4, 1], dropout=[0.1, -0.2]), UsageError, r"than 1 \(got -0.2\)"),
