@@ -12,7 +12,7 @@ from pathlib import Path
 from safetensors.numpy import save
 
 from mlpengine.core.errors import UsageError
-from mlpengine.core.files import checked_path, keep_other_kinds
+from mlpengine.core.files import checked_path, is_device, keep_other_kinds
 from mlpengine.core.spec import Spec
 from mlpengine.core.wording import suggestion
 from mlpengine.export._exported import Exported
@@ -117,6 +117,8 @@ def export(
             raise UsageError(f"export: package is for the format c (the format is {chosen})")
         checked_folder(path)
         name = name or path.name
+    elif chosen == "c" and path.suffix.lower() != ".c" and not is_device(path):
+        raise UsageError(f"{path}: the name must end in .c (got {path.suffix!r})")
     data, exported = to_c(model, name) if chosen == "c" else FORMATS[chosen](model)
     files = {path.name: data} | {path.with_suffix(s).name: d for s, d in exported.beside.items()}
     if package is None:

@@ -78,7 +78,9 @@ def shapley_values(
         predicted = predict(x.reshape(-1, len(row)))
         values[some, :, 1:-1] = predicted.reshape(*x.shape[:3], -1)
     rises = np.take_along_axis(np.diff(values, axis=2), turn[..., None], axis=2).mean(axis=1)
-    errors = rises.std(axis=0, ddof=1) / np.sqrt(pairs)
+    if len(kept) > 1:  # the pairs of one background row are no independent samples
+        rises = rises.reshape(-1, len(kept), *rises.shape[1:]).mean(axis=0)
+    errors = rises.std(axis=0, ddof=1) / np.sqrt(len(rises))
     return rises.mean(axis=0), errors, starts.mean(axis=0)
 
 

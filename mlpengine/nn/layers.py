@@ -51,6 +51,8 @@ def activation_op(activation: ActivationLike) -> GradOp | None:
         return None
     if isinstance(activation, GradOp):
         return activation
+    if not isinstance(activation, str):
+        raise UsageError(f"activation: must be a name, a formula or an op (got {activation!r})")
     if activation not in ACTIVATIONS:
         if is_formula(activation):
             return FormulaActivation(activation)

@@ -126,7 +126,7 @@ class GradOp:
 
     def infer(self, *operands: Any) -> Spec | tuple[Spec, ...]:
         """Return the spec of the output, or a tuple of specs; raise ShapeError for wrong shapes."""
-        raise self._missing("infer")
+        raise NotImplementedError(f"{self.name}: infer is not defined")
 
     def work(self, *operands: Any) -> dict[str, Spec]:
         """Return the specs of the work buffers, by their names in the rules."""
@@ -134,14 +134,11 @@ class GradOp:
 
     def forward(self, *operands: Any, **buffers: Any) -> Calls:
         """Yield the calls that write the value into `out` (a tuple for several outputs)."""
-        raise self._missing("forward")
+        raise NotImplementedError(f"{self.name}: forward is not defined")
 
     def backward(self, *residuals: Any, **buffers: Any) -> Calls:
         """Yield the calls that write each operand's gradient into its slot of `out`."""
-        raise self._missing("backward")
-
-    def _missing(self, rule: str) -> NotImplementedError:
-        return NotImplementedError(f"{self.name}: {rule} is not defined")
+        raise NotImplementedError(f"{self.name}: backward is not defined")
 
 
 @cache

@@ -100,7 +100,7 @@ def hardest_of(loaded: LoadedData, scored: ScoredRows, columns: Sequence[str]) -
     unit = "pinball losses, " * bool(task.levels) + "in standard deviations of the target"
     if "r2" in task.headline and np.isnan(task.metric("r2", scored.output, rows)):
         unit = "in the target's unit, because the true values are equal"
-    unit = "negative log-likelihoods" if isinstance(task, CensoredTimes) else unit
+    unit = "negative log-likelihoods" if isinstance(task, CensoredTimes | MultiLabel) else unit
     return {"part": scored.part, "columns": shown, "rows": hardest, "unit": unit}
 
 
@@ -281,7 +281,7 @@ def _sets(model: Model, scored: ScoredRows) -> dict[str, list[dict[str, float]]]
 
 
 def _row_losses(task: Task, scored: ScoredRows) -> Array:
-    """Return the loss of each row: its log loss, or its error in standard deviations.
+    """Return the loss of each row: its log loss, or its mean error in standard deviations.
 
     For quantiles, the loss is the pinball loss in standard deviations, and for censored times the
     negative log-likelihood.
@@ -295,7 +295,7 @@ def _row_losses(task: Task, scored: ScoredRows) -> Array:
         off: Array = np.abs(scored.predicted - truth) / scale
         if task.levels and len(scale) == 1:
             off = np.asarray(task.pinball_losses(truth, scored.output))[:, None] / scale
-        losses: Array = np.nan_to_num(off).mean(axis=1)
+        losses: Array = np.nanmean(off, axis=1)
         return losses
     kind = truth.dtype if isinstance(task, MultiLabel) else np.int64
     return log_losses(truth.astype(kind), task.predicted_numbers(scored.output))

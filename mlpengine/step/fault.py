@@ -57,7 +57,8 @@ def _faults(scratch: Scratch, grads: Gradients, first: int, *, sums: bool) -> It
         for text, rows, _ in rows_of(values, f"the input {name!r}" if name else "the input"):
             column = np.flatnonzero(~np.isfinite(values[rows[0] - first]))[0]
             row = "" if len(rows) == 1 else f"row {rows[0]}, "
-            yield Fault(f"{text}: {row}column {column}", rows, in_data=True)
+            value = np.ravel(values[rows[0] - first])[column]  # a large float64 is inf in float32
+            yield Fault(f"{text}: {row}column {column} is {value} in {values.dtype}", rows, True)
     views, layers = scratch.mlp.params.views, scratch.recording.layers
     for layer in layers:
         if wrong := _first_nonfinite(views, layer.parameters):

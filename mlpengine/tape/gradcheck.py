@@ -36,7 +36,7 @@ def gradcheck(
         seed: seed of the generator that draws u and v.
 
     Raises:
-        GradcheckError: a gradient is not finite or differs; the message names the leaf.
+        GradcheckError: a call of the op fails, or the gradient of the named leaf is wrong.
         DtypeError: a leaf is float32, so that rounding errors would exceed the tolerance.
     """
     program = subject if isinstance(subject, Program) else _program_of(subject, operands)
@@ -56,8 +56,11 @@ def gradcheck(
 
     for node in leaves:
         program.grad(node).fill(np.nan)  # backward must overwrite this gradient
-    weighted()
-    program.backward(weights if len(weights) > 1 else weights[0])
+    try:
+        weighted()
+        program.backward(weights if len(weights) > 1 else weights[0])
+    except (TypeError, ValueError) as error:  # NumPy refuses a call of an op of one's own
+        raise GradcheckError(f"{name}: a call fails ({error})") from error
     errors = [_check(name, program, node, weighted, step, rtol, rng) for node in leaves]
     state.restore()
     return max(errors, default=0.0)

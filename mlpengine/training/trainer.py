@@ -218,9 +218,11 @@ class Trainer:
         training = settings.training
         if training.loss is None:
             raise UsageError("trainer: settings.training.loss must be given (got None)")
-        if training.threshold is not None and validation is None and folds is None:
+        labels = [] if validation is None else np.unique(validation.truth).tolist()
+        if training.threshold is not None and folds is None and len(labels) < 2:
             with at_setting("training", "threshold"):
-                raise UsageError("threshold: needs folds or validation rows; set training.folds")
+                needs = "threshold: needs folds, or validation rows of both classes"
+                raise UsageError(f"{needs}; set training.folds")
         self.settings, self.task, self.loss = settings, task, training.loss
         self.train, self.validation, self.folds = train, validation, folds
         self.planned_split = planned_split

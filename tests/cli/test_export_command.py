@@ -91,11 +91,8 @@ def test_an_export_that_fails_names_the_file(mlpengine, run, monkeypatch):
     [
         (["{run}", "-o", "x.onnx", "--set", "seed=1"], 2, "--set is for --format c-train"),
         (["{run}", "--format", "c-train", "--set", "training.epochs=3"], 2, "training.epochs"),
-        (
-            ["{run}", "--format", "c-train", "--set", "training.freeze=a"],
-            2,
-            "training.freeze: must be a whole number (got 'a')",
-        ),
+        (["{run}", "--format", "c", "--name", "p", "-o", "p.h"], 2, "p.h: the name must end in .c"),
+        (["{run}", "--format", "c-train", "--set", "training.freeze=a"], 2, "number (got 'a')"),
         (
             ["{run}", "--package", "arduino", "--format", "c", "-o", "p.c"],
             2,

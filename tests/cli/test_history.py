@@ -111,7 +111,7 @@ def test_the_rows_before_may_be_in_another_file(folder, mlpengine):
     expected = model.predict(every)[-2:]
     lone = mlpengine("predict", "run", "new.csv")
     assert "'sold_lag_1': 2 of 2 values missing" in lone.err
-    assert "--history" in lone.err
+    assert "in the same table or request, by --history" in lone.err
     both = mlpengine("predict", "run", "new.csv", "--history", "old.csv")
     assert not both.err
     given = [float(line.split(",")[1]) for line in both.out.split()[1:]]

@@ -54,6 +54,8 @@ def test_contributions_are_shapley_values_within_their_errors():
         scores.append(((values - true) / np.where(errors > 0, errors, 1)).ravel())
     assert np.abs(scores).max() < 4  # of 160, three or fewer beyond 2.5 in nearly all runs
     assert 0.05 < np.std(scores) < 1.2  # errors also count background rows as a sample
+    _, errors, _ = shapley_values(lambda x: x[:, :1], row, background, COLUMNS)
+    np.testing.assert_allclose(errors[0], background[:, 0].std(ddof=1) / np.sqrt(32))
 
 
 @pytest.mark.parametrize("target", ["kind", "price"])

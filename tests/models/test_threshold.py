@@ -119,6 +119,9 @@ def test_average_precision_is_of_the_positive_class():
 def test_validation_rows_choose_without_folds_and_estimators_know_their_labels(frame):
     model, _ = fitted(frame, {"metric": "macro_f1"}, folds=None)
     assert model.threshold.costs is None
+    given = {"validation": frame[frame.left == "no"], "training": {"threshold": {"costs": COSTS}}}
+    with pytest.raises(ConfigError, match="both classes"):
+        mlpengine.fit(frame, "left", **given)
     settings = {"training.threshold": {"costs": COSTS, "positive": "no"}}
     estimator = MlpClassifier(epochs=3, folds=3, members="plain", settings=settings, random_state=0)
     x = frame[["a", "b"]].to_numpy()

@@ -58,6 +58,8 @@ def test_backward_is_the_chain_rule():
     np.testing.assert_array_equal(flat, grads.flat)
     np.testing.assert_allclose(grads.d_input, dz @ mlp.weights[0], rtol=1e-12)
     np.testing.assert_allclose(grads.d_hidden[0], dz, rtol=1e-12)
+    for views in (mlp.weights, mlp.biases, grads.d_weights, grads.d_biases):
+        assert isinstance(views, tuple)  # an assignment to views[0] changes no parameter
     assert grads.d_hidden[1] is grads.d_output
 
 
@@ -153,6 +155,7 @@ def test_predict_takes_any_number_of_rows():
         (lambda: Mlp([3, 2.5, 1]), UsageError, "whole numbers"),
         (lambda: Mlp([3, 4, 1], activation="rulu"), UsageError, "rulu"),
         (lambda: Mlp([3, 4, 1], activation=["relu", "relu"]), UsageError, "got 2 for 1"),
+        (lambda: Mlp([3, 4, 1], activation=[1]), UsageError, "got 1"),
         (lambda: Mlp([3, 4, 1], dropout="0.1"), UsageError, "write dropout=0.1"),
         (lambda: Mlp([3, 4, 1], dropout=[0.1, 0.2]), UsageError, "got 2 for 1"),
         (lambda: Mlp([3, 4, 4, 1], dropout=[0.1, -0.2]), UsageError, r"than 1 \(got -0.2\)"),

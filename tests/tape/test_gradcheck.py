@@ -49,8 +49,12 @@ class Adding(Square):
         yield call(np.add, dx, room, dx)
 
 
-def test_it_accepts_a_right_gradient():
-    assert gradcheck(Square(), X) < 1e-8
+def test_it_accepts_a_right_gradient_and_names_an_op_with_a_call_that_fails():
+    op = Square()
+    assert gradcheck(op, X) < 1e-8
+    op.infer = lambda x: Spec((1,), "float64")  # a shape that `forward` cannot write into
+    with pytest.raises(GradcheckError, match="my_square: a call fails"):
+        gradcheck(op, X)
 
 
 @pytest.mark.parametrize("broken", [Square(2.001), Square(-2.0), Forgetful(), Adding()])

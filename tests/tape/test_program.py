@@ -252,16 +252,8 @@ ERRORS = [
     ),
     (mixed_parameters, DtypeError, r"one dtype \(x float64\[5, 3\], narrow float32\[3\]\)"),
     (lambda: program_of().forward(y=X), TapeError, r"no input 'y' \(inputs: x\)"),
-    (
-        lambda: program_of().forward(x=X),
-        ShapeError,
-        r"input 'x': shape must be \(6, 3\) \(got \(5, 3\)\)",
-    ),
-    (
-        lambda: program_of().forward(x=np.ones((6, 3), complex)),
-        DtypeError,
-        r"input 'x': dtype must be float64 \(got complex128\)",
-    ),
+    (lambda: program_of().forward(x=X), ShapeError, r"'x': .* \(6, 3\) \(got \(5, 3\)\)"),
+    (lambda: program_of().forward(x=np.ones((6, 3), complex)), DtypeError, "float64 .got compl"),
     (lambda: program_of().backward(), TapeError, "needs a forward first"),
     (lambda: apply(own(infer=lambda _, x: None), LEAF), TapeError, "infer must .* .got None"),
     (lambda: apply(own(infer=lambda _, x: (5,)), from_inner(X)), TapeError, r"got \(5,\)"),
@@ -270,16 +262,8 @@ ERRORS = [
     (lambda: program_of_own(backward=lambda _, dy, z, *, out: ()), TapeError, "dy, y, x .*'z'"),
     (lambda: program_of_own(forward=lambda _, x, *, out: None), TapeError, "forward must yield"),
     (lambda: backward(differentiable=False), TapeError, "differentiable=False"),
-    (
-        lambda: backward(np.ones(2)),
-        ShapeError,
-        r"seed of linear_3: shape must be \(6, 2\) \(got \(2,\)\)",
-    ),
-    (
-        lambda: backward([1.0], outputs=2),
-        ShapeError,
-        r"a seed for each of 2 outputs \(got 1\)",
-    ),
+    (lambda: backward(np.ones(2)), ShapeError, r"of linear_3: .* \(6, 2\) \(got \(2,\)\)"),
+    (lambda: backward([1.0], outputs=2), ShapeError, "a seed for each of 2 outputs .got 1"),
 ]
 
 

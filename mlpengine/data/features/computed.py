@@ -109,7 +109,8 @@ def with_columns(
             operands = ", ".join(f"{name} {part[name].text(row)}" for name in column.reads)
             raise DataError(
                 f"{part.where(column.name, row)}: {column.text} must be finite (it is "
-                f"{values[row]:g} for {operands}); leave such rows out with data.where"
+                f"{values[row]:g} for {operands}); correct the row, or leave it out (in "
+                "training by data.where)"
             )
         values[wrong] = np.nan
         part = part.join(Table({column.name: Column(values)}, table.source))

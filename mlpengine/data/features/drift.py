@@ -68,7 +68,10 @@ class NewRows:
                     f"column {name!r}: {count:,} of {plural(self._rows, 'value')} missing, more "
                     f"than in training ({_percent(share)})"
                 )
-        hint = "lags and windows lack earlier rows; give --history, or model.table(rows, history)"
+        hint = (
+            "lags and windows lack earlier rows; give them in the same table or request, by "
+            "--history, or by model.table(rows, history)"
+        )
         if self._has_history:
             hint = "lags and windows lack values of earlier rows (new rows may have no target yet)"
         return [

@@ -12,7 +12,7 @@ from mlpengine.core.spec import Array
 from mlpengine.core.wording import quoted
 from mlpengine.data.features.column_kinds import comma_text, gap_advice, odd_row, odd_texts
 from mlpengine.data.features.thresholds import READ_ROWS, SLICE_NUMBERS
-from mlpengine.data.tables.parsing import WORDS
+from mlpengine.data.tables.parsing import MISSING, WORDS
 from mlpengine.data.tables.table import Table
 
 LIMIT = np.float64(1e100)
@@ -166,7 +166,7 @@ def check_numeric(table: Table, name: str, use: str = "") -> None:
         value = "" if row is None else column.text(row)
         shown = "other rows hold text" if row is None else quoted(value)
         comma = comma_text(column)
-        if {level.lower() for level in column.used_levels()} <= {*WORDS, "0", "1"}:
+        if {level.lower() for level in {*column.used_levels()} - MISSING} <= {*WORDS, "0", "1"}:
             comma = "write true and false in all values, or 1 and 0"
         if row is None and not odd_texts(column):
             shown = f"such as {quoted(column.levels[0])}"

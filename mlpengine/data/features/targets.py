@@ -341,7 +341,7 @@ class TimeTarget(NumberTarget):
         else:
             times, seen = _numbers(table, name), _numbers(table, self.event, "the event")
             bounds = np.full_like(times, np.inf)
-            wrong = "a time must be more than 0 ({}); leave such rows out by data.where"
+            wrong = "a time must be more than 0 ({}); correct it, or leave the row out"
             odd = "an event must be 1, seen, or 0, censored ({}); correct the value"
             checks = [(name, ~(times > 0), wrong), (self.event, ~np.isin(seen, (0, 1)), odd)]
         for column, is_wrong, text in checks:
@@ -429,9 +429,8 @@ def _number_advice(column: Column) -> str | None:
 def marked_text(text: str, number: str) -> str:
     """Return the advice for a column of numbers with marks; `text` is an example."""
     has_unit = text.strip("()+-\u2212 ") != number.lstrip("-")
-    header = " (one unit for all rows, in the header)" if has_unit else ""
-    header = " (seconds)" if ":" in text else header
-    return f"{text!r} is read as text, not as a number; write {number}{header}"
+    unit = " (seconds)" if ":" in text else " (one unit for all rows, in the header)"
+    return f"{text!r} is read as text, not as a number; write {number}{unit if has_unit else ''}"
 
 
 def fit_target(
@@ -512,7 +511,8 @@ def exposures(table: Table, column: str) -> Array:
         row = int(np.argmin(values))
         raise DataError(
             f"{table.where(column, row)}: an exposure must be more than 0 "
-            f"({table[column].text(row)}); leave such rows out with data.where"
+            f"({table[column].text(row)}); correct the row, or leave it out (in training by "
+            "data.where)"
         )
     return values
 

@@ -403,7 +403,7 @@ TRANSFORMS = {
     "missing column": ("a,w\n1,u\n", "the model needs column 'b'"),
     "text for a number": ("a,b,w\nx,1,u\n", "line 2, column 'a': a number is needed ('x')"),
     "two spellings of an answer": (
-        "a,b,w\ntrue,1,u\n0,1,u\n",
+        "a,b,w\ntrue,1,u\n0,1,u\n" + 6 * "n/a,1,u\n",
         "column 'a': a number is needed ('true'); correct the value, or leave it empty; write true "
         "and false in all values, or 1 and 0",
     ),
