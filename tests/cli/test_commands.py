@@ -343,8 +343,8 @@ def test_compare(at):
     assert re.search(r"the settings are the same(.|\n)*equal in", at("compare", "run", "run").out)
     costs = {"runs": ["a", "b"], "settings": {"training.threshold.costs.false_negative": [7, 5]}}
     assert comparison_text([{}, {}], {}, NO_LEAD | costs)[-2].endswith("has the costs of a")
-    given = ["--out", "costs", "--set", "training.threshold.costs={false_negative: 9}"]
-    assert at("train", "flowers.yaml", *fast, *given).code == 0
+    given = ["--set", "training.threshold.costs={false_negative: 9}"]
+    assert at("train", "flowers.yaml", "--out", "costs", *fast, *given).code == 0
     shown = json.loads(at("compare", "other", "costs", "--json").out)["metrics"]["test cost"]
     even = json.loads(at("evaluate", "costs", "--threshold", 0.5, "--json").out)["test"]["cost"]
     assert shown[0] == pytest.approx(even, abs=1e-6) != shown[1]

@@ -430,9 +430,8 @@ def _number_advice(column: Column) -> str | None:
 def marked_text(text: str, number: str) -> str:
     """Return the advice for a column of numbers with marks; `text` is an example."""
     has_unit = text.strip("()+-\u2212 ") != number.lstrip("-")
-    header = " (one unit for all rows, in the header)" if has_unit else ""
-    header = " (seconds)" if ":" in text else header
-    return f"{text!r} is read as text, not as a number; write {number}{header}"
+    unit = " (seconds)" if ":" in text else " (one unit for all rows, in the header)"
+    return f"{text!r} is read as text, not as a number; write {number}{unit if has_unit else ''}"
 
 
 def fit_target(
