@@ -68,6 +68,11 @@ def test_the_same_bits_as_in_memory(name, mlpengine, table, tmp_path):
 
 
 def test_a_second_run_reads_what_the_first_prepared(mlpengine, table):
+    for refused in ("training.folds=3", "training.dtype=float64"):
+        assert mlpengine("check", "c.yaml", settings=["data.stream=true", refused]).code == 2
+    assert not Path("runs").exists()
+    checked = mlpengine("check", "c.yaml", settings=["data.stream=true"]).out
+    assert ("not read" in checked, "all values are missing" in checked) == (True, False)
     first = train(mlpengine, "first", "data.stream=true")
     prepared = {path: path.stat().st_mtime_ns for path in Path("runs/prepared").iterdir()}
     assert train(mlpengine, "again", "data.stream=true") == first
