@@ -212,8 +212,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         target = self._preprocessor.target
         if not isinstance(target, ClassTarget):
             return target
-        texts = self.classes_.dtype.kind not in "biuf"  # tables leave out the spaces around texts
-        labels = [one.strip() if texts else one for one in self.classes_.tolist()]
+        labels = [one.strip() if isinstance(one, str) else one for one in self.classes_.tolist()]
         return ClassTarget(target.columns[0], labels)
 
     def _target_of(self, names: list[str]) -> Target:

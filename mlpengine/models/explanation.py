@@ -109,15 +109,16 @@ def explanation_markup(known: Mapping[str, Any]) -> "Markup":
 
     ranked = known["importances"]
     permuted = known.get("permuted", len(ranked))
-    highest = max([one["loss"] + one["loss_error"] for one in ranked] or [1.0])
+    bars = [(one["loss"] or 0.0, one["loss_error"] or 0.0) for one in ranked]  # or unknown
+    highest = max(map(sum, bars), default=1.0)
     lines = [
         [
             shortened(one["column"]),
-            strip(one["loss"], one["loss_error"], highest),
+            strip(*bar, highest),
             with_error(one["loss"], one["loss_error"]),
             with_error(one["metric"], one["metric_error"]),
         ]
-        for one in ranked
+        for one, bar in zip(ranked, bars, strict=True)
     ]
     head = ["column", "", "loss rises by", f"{shown_name(known['metric'])} falls by"]
     more = known["columns"] - len(ranked)

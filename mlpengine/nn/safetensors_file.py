@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.core.errors import CheckpointError, MlpEngineError
+from mlpengine.core.errors import CheckpointError, MlpEngineError, UsageError
 from mlpengine.core.files import (
     checked_path,
     first_line,
@@ -41,6 +41,8 @@ def write_tensors(path: str | Path, arrays: Mapping[str, Array], header: Mapping
     from safetensors.numpy import save
 
     path = checked_path(path, "save")
+    if path.suffix.lower() in (".onnx", ".js", ".html", ".c"):
+        raise UsageError(f"{path}: write a {path.suffix} file by mlpengine.export.export")
     contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     scattered = [name for name, array in contiguous.items() if not array.flags.c_contiguous]
     if scattered:  # safetensors would store them wrongly

@@ -247,5 +247,6 @@ def test_python_explains_as_the_command_does(mlpengine, run):
     assert explained.as_dict() == told | {"dependence": told["dependence"][:1]}
     assert f"{explained}\n" == mlpengine("explain", run, "rows.csv").out
     assert "<figcaption>a</figcaption>" in explained.plot()._repr_html_()
+    assert load(run).explain(pandas.read_csv("rows.csv")[:2])._repr_html_()  # without errors
     with pytest.raises(DataError, match="explain: at least two rows"):
         load(run).explain(pandas.read_csv("rows.csv")[:1])

@@ -85,7 +85,9 @@ def test_settings_are_those_that_were_given(tmp_path):
 def test_what_no_file_holds_is_refused(make, what, tmp_path):
     with pytest.raises(UsageError, match=f"Wide.save: {what}"):
         make().save(tmp_path / "n")
-    assert not (tmp_path / "n").exists()
+    with pytest.raises(UsageError, match=r"n.onnx: write a .onnx file by mlpengine.export.export"):
+        Residual(8).save(tmp_path / "n.onnx")
+    assert not [*tmp_path.iterdir()]
 
 
 def test_a_constructor_without_names_is_refused(tmp_path):
