@@ -468,6 +468,10 @@ class Model:
                 ("other", other, other._split(other.table(data), rows)),
             )
         }
+        levels = [[*one.task.levels] for one in (self, other)]
+        if levels[0] != levels[1] and not all(0.5 in one for one in levels if one):
+            known = " and ".join(map(str, levels))
+            raise UsageError(f"compare: both models must predict the same quantiles (got {known})")
         quantiles = by_pinball([self.task, other.task], part.truth)
         metrics = [*["pinball"] * quantiles, *compared_metrics(judge.task)]
         scores = baseline_scores(metrics, part.truth, rivals, part.weights)
