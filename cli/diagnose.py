@@ -61,8 +61,9 @@ def command(run: Path, fix: Path | None, as_json: bool) -> None:
     if not run.exists():
         raise missing(run, "run")
     if not run.is_dir():
-        text = f"to diagnose a config, first write mlpengine train {pasted(run)}"
-        raise UsageError(f"{run}: must be the directory of a run (got a file); {text}")
+        text = f"; to diagnose a config, first write mlpengine train {pasted(run)}"
+        text = text if run.suffix in (".yaml", ".yml") else ""
+        raise UsageError(f"{run}: must be the directory of a run (got a file){text}")
     report, lines, reported = _read(run)
     if fix is not None:
         lines += ["", _write_fix(fix, resolved_config(run), reported)]

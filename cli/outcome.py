@@ -176,7 +176,7 @@ def _mistakes(
     predicted = task.predict(output)
     if isinstance(task, Regression) and task.has_errors:
         rows = slice(None) if part.weights is None else part.weights > 0
-        return _residuals(part.truth[rows], predicted[rows], task.target.columns, name)
+        return _residuals(part.truth[rows], predicted[rows], task.target.names, name)
     if not isinstance(task, Classification):
         return []
     if len(labels) > SHOWN_CLASSES:

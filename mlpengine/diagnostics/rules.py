@@ -514,8 +514,8 @@ def unsteady(diagnostics: Diagnostics) -> Verdict | None:
         return None
     headline = "Gradient norm often jumps"
     evidence = (
-        f"{percent(share)} of the steps had several times the usual gradient norm; up to "
-        f"{percent(limit)} is usual."
+        f"{two_digits(100 * share)} % of the steps had several times the usual gradient norm; "
+        f"up to {percent(limit)} is usual."
     )
     fix = lr_fix(diagnostics, 0.3)
     advice, no_fix = lr_advice(fix, "Lower the learning rate or clip the gradients."), unknown(fix)

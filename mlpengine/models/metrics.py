@@ -313,7 +313,8 @@ def quadratic_kappa(target: Array, predicted: Array, weight: Array | None = None
     spread += np.average((predicted - np.average(predicted, weights=rows)) ** 2, weights=rows)
     apart = np.average((target - predicted) ** 2, weights=rows)
     by_chance = spread + shift**2
-    return float(1 - apart / by_chance) if by_chance > 0 else float("nan")
+    kappa = float(1 - apart / by_chance) if by_chance > 0 else float("nan")
+    return 0.0 if abs(kappa) < 1e-12 else kappa  # rounding, if all targets are equal
 
 
 def r2(target: Array, predicted: Array, weight: Array | None = None) -> float:
@@ -323,18 +324,18 @@ def r2(target: Array, predicted: Array, weight: Array | None = None) -> float:
     """
     target, predicted = _columns(target), _columns(predicted)
     rows = np.ones(len(target)) if weight is None else np.asarray(weight, np.float64)
-    varies = _varies(target, rows)
-    if not varies.any():
+    used = varies(target, weight)
+    if not used.any():
         return float("nan")
-    target, predicted = target[:, varies], predicted[:, varies]
+    target, predicted = target[:, used], predicted[:, used]
     total = rows @ (target - np.average(target, axis=0, weights=rows)) ** 2
     return float((1.0 - rows @ (target - predicted) ** 2 / total).mean())
 
 
-def _varies(target: Array, rows: Array) -> Array:
-    """Return whether a column has several values, besides NaN and rows of weight 0."""
-    used = target[rows > 0]
-    return np.asarray(np.fmin.reduce(used) < np.fmax.reduce(used))
+def varies(target: Array, weight: Array | None = None) -> Array:
+    """Return for each column whether it has several values, besides NaN and rows of weight 0."""
+    used = target if weight is None else target[weight > 0]
+    return np.asarray(np.fmin.reduce(used, initial=np.nan) < np.fmax.reduce(used, initial=np.nan))
 
 
 def mae(target: Array, predicted: Array, weight: Array | None = None) -> float:
@@ -505,7 +506,7 @@ def _area_influences(positive: Array, score: Array, rows: Array) -> Array:
 
 def _error_influences(name: str, target: Array, predicted: Array, rows: Array) -> Array:
     known = ~np.isnan(target)
-    used = _varies(target, rows) if name == "r2" else known.any(axis=0)
+    used = varies(target, rows) if name == "r2" else rows @ known > 0
     if not used.any():
         return np.full(len(target), np.nan)
     counted = rows[:, None] * known

@@ -588,7 +588,12 @@ class Regression(Task):
         return metrics.on_known(mean, scored.truth, predicted, scored.weights)
 
     def _deviance_explained(self, scored: Scored) -> float:
-        """Return 1 - a / b: a is the deviance, b the deviance if the mean target is predicted."""
+        """Return 1 - a / b: a is the deviance, b the deviance if the mean target is predicted.
+
+        The result is NaN if all targets are equal.
+        """
+        if not metrics.varies(scored.truth, scored.weights).any():
+            return float("nan")
         constant = np.broadcast_to(mean_targets(scored.truth, scored.weights), scored.truth.shape)
         return 1 - self._deviance(scored) / self._deviance(scored, constant)
 

@@ -45,11 +45,8 @@ class LossSum:
                     f"training step: loss_weights must name losses (got {name!r})"
                     f"{suggestion(name, losses)}"
                 )
-            if (
-                not isinstance(weight, int | float | np.number)
-                or not weight
-                or not isfinite(weight)
-            ):
+            number = isinstance(weight, int | float | np.number)
+            if not number or not weight or not isfinite(weight):
                 raise UsageError(
                     f"training step: loss_weights of {name!r} must be a number other than 0 "
                     f"(got {quoted(weight)})"

@@ -53,7 +53,7 @@ def predictions_of(model: Model, task: Task, scored: ScoredRows) -> dict[str, An
     elif isinstance(task, Regression):
         result["targets"] = [
             of_numbers(scored.rows.truth[:, k], scored.predicted[:, k], name)
-            for k, name in enumerate(task.target.columns[:SHOWN_TARGETS])
+            for k, name in enumerate(task.target.names[:SHOWN_TARGETS])
             if not np.isnan(scored.rows.truth[:, k]).all()
         ]
         result["more_targets"] = max(0, len(task.target.columns) - SHOWN_TARGETS)

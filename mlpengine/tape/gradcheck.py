@@ -36,8 +36,7 @@ def gradcheck(
         seed: seed of the generator that draws u and v.
 
     Raises:
-        GradcheckError: a gradient is not finite or differs; the message names the leaf.  A call of
-            the op fails.
+        GradcheckError: a call of the op fails, or the gradient of the named leaf is wrong.
         DtypeError: a leaf is float32, so that rounding errors would exceed the tolerance.
     """
     program = subject if isinstance(subject, Program) else _program_of(subject, operands)

@@ -217,7 +217,10 @@ class LoopDiagnostics(Callback):
             measure_rows(self.core, one.task, one.train, networks)
         told = without(verdicts(self.core), self._silence)
         if not self.is_used:
-            text = "The model does not contain the measured network (its ensemble weight is 0)."
+            text = (
+                "The model does not contain the measured network (its ensemble weight is 0), so a "
+                "fix improves the model only if the network then gets a weight."
+            )
             told[:] = [
                 replace(one, evidence=f"{one.evidence} {text}") if one.is_of_network else one
                 for one in told

@@ -200,4 +200,6 @@ def resolved_config(run: Path, advice: str = "") -> Path:
         raise missing(run, "run")
     if advice:
         raise UsageError(f"{run}: holds no {RESOLVED}{advice}")
+    if run.is_file() or any(run.glob("*.safetensors")):
+        raise UsageError(f"{run}: the directory of a run is needed, with its {RESOLVED}")
     raise not_a_run(run, f"{RESOLVED}, so it is not a run directory")

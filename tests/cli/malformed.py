@@ -43,10 +43,9 @@ COMMANDS = {
     "intervals of classes": (["predict", "run", "rows.csv", "--interval", "0.9"], "or --set, for"),
     "predict without a column": (["predict", "run", "less.csv"], "needs column"),
     "predict into an unknown format": (["predict", "run", "rows.csv", "-o", "o.xls"], ".parquet"),
-    "predict over it": (
-        ["predict", "run", "rows.csv", "-o", "rows.csv"],
-        "is the table to predict",
-    ),
+    "predict over it": (["predict", "run", "rows.csv", "-o", "rows.csv"], "the table to predict"),
+    "distill a model alone": (["distill", "bare.safetensors"], "the directory of a run is needed"),
+    "diagnose a model alone": (["diagnose", "bare.safetensors"], "of a run (got a file)\n"),
     "export over a table": (["export", "run", "--format", "c", "-o", "rows.csv"], "end in .c;"),
     "init over the table": (
         ["init", "rows.csv", "--target", "y", "-o", "rows.csv", "--force"],

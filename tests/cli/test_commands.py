@@ -132,10 +132,10 @@ def test_evaluate(at, trained):
 
 
 def test_residuals_leave_out_rows_of_weight_0_and_tables_have_errors():
-    task, truth = Regression(NumberTarget(["y"], [0.0], [1.0])), np.array([[1.0], [2.0], [9.0]])
-    part = Split(truth, truth, weights=np.array([1.0, 3.0, 0.0]))
+    task = Regression(NumberTarget(["y"], [0.0], [1.0], exposure="t"))
+    part = Split(np.zeros((3, 1)), np.array([[1.0], [2.0], [9.0]]), weights=np.array([1, 3, 0]))
     _, line, note = mistakes(task, part, np.array([[1.5], [2.5], [0.0]]), [], "test")
-    assert (line.split(), "weight" in note) == (["y", *["0.5000"] * 5], True)
+    assert (line.split(), "weight" in note) == (["y_per_t", *["0.5000"] * 5], True)
     errors = {"test": {"+-": {"m1": 0.5}}}  # shown with many metrics, too
     table = metrics_table({"test": {f"m{k}": 2.0 for k in range(9)}}, {"test": 3}, task, errors)
     assert table[3].split() == ["m1", "2.0000", "0.5000"]
@@ -343,8 +343,8 @@ def test_compare(at):
     assert re.search(r"the settings are the same(.|\n)*equal in", at("compare", "run", "run").out)
     costs = {"runs": ["a", "b"], "settings": {"training.threshold.costs.false_negative": [7, 5]}}
     assert comparison_text([{}, {}], {}, NO_LEAD | costs)[-2].endswith("has the costs of a")
-    given = ["--out", "costs", "--set", "training.threshold.costs={false_negative: 9}"]
-    assert at("train", "flowers.yaml", *fast, *given).code == 0
+    given = ["--set", "training.threshold.costs={false_negative: 9}"]
+    assert at("train", "flowers.yaml", "--out", "costs", *fast, *given).code == 0
     shown = json.loads(at("compare", "other", "costs", "--json").out)["metrics"]["test cost"]
     even = json.loads(at("evaluate", "costs", "--threshold", 0.5, "--json").out)["test"]["cost"]
     assert shown[0] == pytest.approx(even, abs=1e-6) != shown[1]

@@ -227,10 +227,8 @@ def test_a_trial_that_cannot_train_is_told_and_the_others_go_on(sweep, mlpengine
         return real(study)
 
     monkeypatch.setattr(study_module.optuna.Study, "ask", ask)
-    sweep(
-        "{training.clip_norm: {choice: [null, 1.0]}, optimizer.lr: {choice: [0.01, 1e30]}}",
-        sampler="grid",
-    )
+    space = "{training.clip_norm: {choice: [null, 1.0]}, optimizer.lr: {choice: [0.01, 1e30]}}"
+    sweep(space, sampler="grid")
     ran = mlpengine("sweep", "s.yaml", "--json", "--set", "loss=bce_with_logits", "-q")
     assert ran.code == 2  # penguins are of three species: the base config cannot train
     assert not Path("runs").exists() or not list(Path("runs").iterdir())

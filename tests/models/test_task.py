@@ -245,11 +245,11 @@ def test_deviance_explained_is_of_the_weighted_mean():
     weights = np.linspace(0, 2, 40)
     task = Regression(NumberTarget(["s"], [0], [1]), Tweedie(1.3))
     rows = Split(OUTPUT, POSITIVE[:, :1], POSITIVE[:, :1], weights)
-    expected = reference.d2_tweedie_score(
-        POSITIVE[:, 0], np.exp(WIDE[:, 0]), sample_weight=weights, power=1.3
-    )
-    measured = task.metric("deviance_explained", OUTPUT[:, :1], rows)
-    assert measured == pytest.approx(expected)
+    given = POSITIVE[:, 0], np.exp(WIDE[:, 0])
+    expected = reference.d2_tweedie_score(*given, sample_weight=weights, power=1.3)
+    level = Split(OUTPUT, equal := np.full((40, 1), 0.1), equal)
+    found = [task.metric("deviance_explained", OUTPUT[:, :1], one) for one in (rows, level)]
+    assert found == pytest.approx([expected, np.nan], nan_ok=True)
 
 
 @pytest.mark.parametrize("name", ["softmax_cross_entropy", "bce_with_logits"])

@@ -326,7 +326,7 @@ class TimeTarget(NumberTarget):
         """
         name, last = self.columns[0], self.columns[-1]
         if self.event is None:
-            times, bounds = (_numbers(table, one, gaps=True) for one in self.columns)
+            times, bounds = (_numbers(table, one, "the time", gaps=True) for one in self.columns)
             times, bounds = np.nan_to_num(times), np.where(np.isnan(bounds), np.inf, bounds)
             seen = times == bounds
             checks = [
@@ -339,7 +339,8 @@ class TimeTarget(NumberTarget):
                 ),
             ]
         else:
-            times, seen = _numbers(table, name), _numbers(table, self.event, "the event")
+            times = _numbers(table, name, "the time")
+            seen = _numbers(table, self.event, "the event")
             bounds = np.full_like(times, np.inf)
             wrong = "a time must be more than 0 ({}); correct it, or leave the row out"
             odd = "an event must be 1, seen, or 0, censored ({}); correct the value"

@@ -110,6 +110,8 @@ def test_a_text_that_is_in_another_part_is_blamed_without_a_line():
     part = Table({"y": Column(np.zeros(3, np.int32), "text", ("1", "n.a."))}, "t", first_line=2)
     with pytest.raises(DataError, match=r"^t: column 'y': the target must be a number \('n.a.'\)"):
         fit_target(part, ["y"], "regression", standardize=True)
+    with pytest.raises(DataError, match=r"the time must be a number .*; correct the value"):
+        fit_target(Table({"y": WORDS, "x": X}), ["y"], None, event="x", standardize=True)
 
 
 def test_numbers_with_the_decimal_mark_of_another_file_are_named():
