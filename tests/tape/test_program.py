@@ -200,7 +200,7 @@ def test_a_sum_that_overflows_is_no_false_alarm():
 
 def own(**rules):
     """Return an op with rules of its own."""
-    return type("Own", (Softmax,), rules, name="own")()
+    return type("Own", (Softmax,), rules)()
 
 
 def program_of_own(**rules):
