@@ -419,7 +419,9 @@ def nothing_learned(diagnostics: Diagnostics) -> Verdict | None:
     """The loss stays at the loss of a constant prediction, for an unknown reason."""
     if len(diagnostics.epochs) < limits.MIN_EPOCHS or not stuck(diagnostics):
         return None
-    train, limit = diagnostics.epochs[-1][0], limits.LEARNED
+    train, limit, known = diagnostics.epochs[-1][0], limits.LEARNED, diagnostics.baseline_score
+    if known and 1 - known.value < limits.WELL_LEARNED * (1 - known.constant):
+        return None  # the loss hides what was learned, for example with strongly smoothed labels
     headline = "Nothing was learned"
     evidence = (
         f"After {plural(len(diagnostics.epochs), 'epoch')} the training loss is still "

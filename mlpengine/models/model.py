@@ -468,6 +468,10 @@ class Model:
                 ("other", other, other._split(other.table(data), rows)),
             )
         }
+        levels = [[*one.task.levels] for one in (self, other)]
+        if levels[0] != levels[1] and not all(0.5 in one for one in levels if one):
+            known = " and ".join(map(str, levels))
+            raise UsageError(f"compare: both models must predict the same quantiles (got {known})")
         quantiles = by_pinball([self.task, other.task], part.truth)
         metrics = [*["pinball"] * quantiles, *compared_metrics(judge.task)]
         scores = baseline_scores(metrics, part.truth, rivals, part.weights)
@@ -799,6 +803,9 @@ class Model:
                     break
             raise CheckpointError(text)
         try:
+            more = (POPULATIONS, "ensemble_weights", "loss_options", "record", "threshold")
+            needed = (NETWORK_KEY, "preprocessing", "loss")
+            check_keys(description, "model", needed, (*more, "background"))
             preprocessor = Preprocessor.from_state(description["preprocessing"])
             populations = _restored_populations(description.get(POPULATIONS, []), state)
             mlp = populations[0][0] if populations else _network(description, state)
@@ -820,7 +827,8 @@ class Model:
             _ = model.plain_loss  # raises for values that the loss refuses
             fits = (preprocessor.n_features, model.task.outputs) == (mlp.in_dim, mlp.outputs)
         except MlpEngineError as error:
-            raise CheckpointError(f"{where}: is not a whole model ({error})") from error
+            text = "is not a whole model, or one of a newer version"
+            raise CheckpointError(f"{where}: {text} ({error})") from error
         if not fits:
             raise CheckpointError(f"{where}: preprocessing and network do not fit each other")
         return model

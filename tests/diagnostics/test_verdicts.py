@@ -249,7 +249,8 @@ CASES = [
                      "epochs": curve(STEEP)},
      [{"steps_per_epoch": 26}, {"quantities": {"noise_scale": 16.1}}]),
     ("nothing_learned", {"epochs": curve([1.0] * 5)},
-     [{"epochs": curve([1.0] * 4)}, {"epochs": curve([0.97] * 5)}]),
+     [{"epochs": curve([1.0] * 4)}, {"epochs": curve([0.97] * 5)},
+      {"baseline_score": BEHIND._replace(value=0.951, constant=0.9)}]),
 ]  # fmt: skip
 
 

@@ -156,9 +156,6 @@ def test_two_models_are_compared_row_by_row(frame):
     assert compared._repr_html_().count("±") == 8
     number, _ = mlpengine.fit(frame[["a", "b", "price"]], target="price", **FEW)
     renamed, _ = mlpengine.fit(data.replace("no", "never"), target="kind", **FEW)
-    for other, said in ((number, "must predict the same"), (renamed, "classes differ: never, no")):
-        with pytest.raises(mlpengine.UsageError, match=said):
-            models[0].compare(other, data)
     given = FEW | {"loss": {"name": "quantile", "levels": [0.9]}}
     one, two = (
         mlpengine.fit(frame[["a", "price"]], "price", **given | {"seed": k}) for k in (1, 2)
@@ -170,6 +167,11 @@ def test_two_models_are_compared_row_by_row(frame):
     lead = one[0].compare(two[0], frame).lead
     assert (lead.metric, lead.value) == ("pinball", pytest.approx(abs(apart.mean())))
     assert lead.error == pytest.approx(apart.std(ddof=1) / len(apart) ** 0.5)
+    kinds = models[0].compare
+    wrong = (kinds, number, "predict the same"), (kinds, renamed, "classes differ: never, no")
+    for compare, other, said in (*wrong, (number.compare, one[0], "same quantiles")):
+        with pytest.raises(mlpengine.UsageError, match=said):
+            compare(other, data.assign(price=1.0))
 
 
 def test_a_verdict_says_that_the_model_does_not_have_the_measured_network():
