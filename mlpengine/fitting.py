@@ -486,9 +486,7 @@ def _config(
             source = "table" if part == "train" else part
             tables[part] = _in_memory(rows, texts, targets, how, source, infers=own_infers)
     warned += _equal_numbers(tables.get("train"), targets, infers=infers)
-    kinds = time_columns(in_memory.get("train", {}))
-    durations = (name for name in kinds if kinds[name].startswith(("timedelta", "duration")))
-    warned += (f"column {name!r}: durations are read in seconds" for name in durations)
+    warned += _remarks(in_memory)
     return file, tables, decided, warned
 
 
@@ -511,6 +509,16 @@ def _equal_numbers(table: Table | None, targets: Sequence[str], *, infers: bool)
             line = one_number(name, texts, f"set {key}")
             _log.warning("warning: table: %s", line)
             yield line
+
+
+def _remarks(in_memory: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a remark for each column of durations, and for each part with the training rows."""
+    table = in_memory.get("train", {})
+    for name, kind in time_columns(table).items():
+        if kind.startswith(("timedelta", "duration")):
+            yield f"column {name!r}: durations are read in seconds"
+    for part in (part for part, rows in in_memory.items() if rows is table and part != "train"):
+        yield f"the {part} rows are the training rows, so their scores are too good"
 
 
 def _names(given: Any) -> list[str]:

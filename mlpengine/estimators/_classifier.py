@@ -22,7 +22,7 @@ from mlpengine.estimators._estimator import (
     require_fit,
     rollback_on_error,
 )
-from mlpengine.estimators._rows import checked_rows
+from mlpengine.estimators._rows import checked_rows, is_frame
 from mlpengine.models.task import Classification
 from mlpengine.settings.features import TaskName
 from mlpengine.settings.fix import put
@@ -262,7 +262,8 @@ def _label_array(labels: Any) -> Any:
     Raises: DataError unless all labels are texts, or all are numbers of at most 64 bits.
     """
     dtype = getattr(labels, "dtype", None)
-    if issparse(labels) or (isinstance(dtype, np.dtype) and dtype.kind not in "OMm"):
+    is_array = isinstance(dtype, np.dtype) and dtype.kind not in "OMm"
+    if is_array or issparse(labels) or is_frame(labels):
         return labels
     values = labels if isinstance(labels, list | tuple) else python_values(labels)
     kinds = {type(label): label for label in values or ()}

@@ -637,7 +637,8 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         """Return the fitted preprocessor; for a new fit, keep the names of `y` and return None."""
         if not reset:
             return self._preprocessor
-        self._target_names = [*getattr(y, "columns", [getattr(y, "name", None)])]
+        names = getattr(y, "columns", [getattr(y, "name", None)])
+        self._target_names = [*getattr(y, "column_names", names)]
         return None
 
     def _is_plain(self, x: Any) -> bool:

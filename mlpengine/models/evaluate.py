@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mlpengine.core.errors import IndexRangeError
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.named import NamedRows, arrays_in, one_or_named, row_specs
 from mlpengine.core.spec import Array
@@ -248,7 +249,10 @@ class Evaluator:
                     program.forward(np.ascontiguousarray(x[chunk], mlp.dtype), output[chunk])
                 else:
                     scratch = self._scratch.for_rows(chunk.stop - chunk.start)
-                    output[chunk] = mlp.forward(x[chunk], scratch)
+                    try:
+                        output[chunk] = mlp.forward(x[chunk], scratch)
+                    except IndexRangeError as error:
+                        raise IndexRangeError(f"{error} (its row 0 is row {start} of x)") from None
 
 
 def odd_value(part: Split, output: Array) -> str:

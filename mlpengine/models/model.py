@@ -803,6 +803,9 @@ class Model:
                     break
             raise CheckpointError(text)
         try:
+            more = (POPULATIONS, "ensemble_weights", "loss_options", "record", "threshold")
+            needed = (NETWORK_KEY, "preprocessing", "loss")
+            check_keys(description, "model", needed, (*more, "background"))
             preprocessor = Preprocessor.from_state(description["preprocessing"])
             populations = _restored_populations(description.get(POPULATIONS, []), state)
             mlp = populations[0][0] if populations else _network(description, state)
@@ -824,7 +827,8 @@ class Model:
             _ = model.plain_loss  # raises for values that the loss refuses
             fits = (preprocessor.n_features, model.task.outputs) == (mlp.in_dim, mlp.outputs)
         except MlpEngineError as error:
-            raise CheckpointError(f"{where}: is not a whole model ({error})") from error
+            text = "is not a whole model, or one of a newer version"
+            raise CheckpointError(f"{where}: {text} ({error})") from error
         if not fits:
             raise CheckpointError(f"{where}: preprocessing and network do not fit each other")
         return model

@@ -8,7 +8,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from mlpengine.core.buffers import quiet_runner, unmasked, write_into
-from mlpengine.core.errors import ShapeError, TapeError, UsageError
+from mlpengine.core.errors import IndexRangeError, ShapeError, TapeError, UsageError
 from mlpengine.core.named import (
     NamedRows,
     arrays_by_name,
@@ -194,7 +194,10 @@ class Network(Recordable):
         for start in range(0, len(rows), PREDICT_ROWS):
             start = max(0, min(start, len(rows) - PREDICT_ROWS))
             part = rows[start : start + PREDICT_ROWS]
-            out[start : start + len(part)] = self.forward(part, scratch.for_rows(len(part)))
+            try:
+                out[start : start + len(part)] = self.forward(part, scratch.for_rows(len(part)))
+            except IndexRangeError as error:
+                raise IndexRangeError(f"{error} (its row 0 is row {start} of x)") from None
         return out
 
     def _rows(self, x: Any) -> Any:

@@ -91,6 +91,8 @@ def test_labels_of_estimators_are_the_same_classes():
     with pytest.raises(mlpengine.UsageError, match="more than spaces"):
         few.fit(x[:4], ["a", "a "] * 2)
     assert few.fit(x[:4], [" a", "b "] * 2).model_.evaluate({"x0": [0], "y": [" a"]})["loss"] > 0
+    two = pa.table({"a": [0, 1] * 2, "b": [1, 1, 0, 0]})
+    assert few.fit(x[:4], two).model_.target == ["a", "b"]
     dates = x.astype("M8[ms]")
     ys = (dates[:, 0], pl.Series(dates[:, 0]), pa.array(x[:, 0].astype("m8[ms]")))
     frames = (pd.DataFrame({"y": dates[:, 0], "z": x[:, 0]}), pl.DataFrame({"y": dates[:, 0]}))

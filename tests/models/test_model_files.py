@@ -114,6 +114,8 @@ def test_a_model_comes_back(target, tmp_path, caplog):
     )
     assert list(columns) == list(truth)
     np.testing.assert_array_equal(numbers, expected)
+    with pytest.raises(CheckpointError, match=r"newer version .*unknown keys \('scale'"):
+        Model.restored(whole.to_dict() | {"scale": 2}, whole.state_dict(), tmp_path)
 
 
 def test_no_matrix_of_features_is_kept(monkeypatch):
