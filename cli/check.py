@@ -53,8 +53,8 @@ def command(
     """Read CONFIG and its data, and report problems of the data before training.
 
     The command shows types, missing values, constant and leaking columns, class balance and
-    duplicate rows.  It does not train, and writes no file.  If the data cannot be used for
-    training, the exit code is 2.
+    duplicate rows.  It does not train, and writes no file but those of data.stream.  If the data
+    cannot be used for training, the exit code is 2.
 
     With a table NEW, CONFIG is a run directory or a model file.  Then the columns of NEW are
     compared with the training rows.  The drift of a column is from 0 to 1: for numbers, the

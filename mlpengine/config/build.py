@@ -147,12 +147,6 @@ def load_data(
     loss, task = loss_and_task(file, tables.preprocessor)
     stream = config.training.batch_size if config.data.stream else None
     window = config.data.stream.window if config.data.stream else 1
-    if stream and config.training.dtype != "float32":
-        raise file.wrong(("data", "stream"), "streamed features need training.dtype: float32")
-    if stream and config.training.folds:
-        raise file.wrong(
-            ("training", "folds"), "streamed features take no folds: give data.split.validation"
-        )
     dtype = np.dtype(config.training.dtype)
     parts = {
         part: make_split(

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from mlpengine.config.load import ConfigFile
-from mlpengine.config.tables import history_of, profiled_table
+from mlpengine.config.tables import history_of, profiled_table, unread_columns
 from mlpengine.core.wording import plural
 from mlpengine.data.features.checks import Profile, profile
 from mlpengine.data.tables import Table
@@ -43,6 +43,11 @@ class TableCheck(NamedTuple):
         facts = profile(rows, targets, task=kind, trusted=earlier, progress=progress)
         used = (data.weight, data.exposure)
         facts = replace(facts, drop={n: why for n, why in facts.drop.items() if n not in used})
+        if unread := unread_columns(file):
+            text = "not read: data.drop of a table with data.stream"
+            columns = [replace(c, summary=text) if c.name in unread else c for c in facts.columns]
+            drop = {name: why for name, why in facts.drop.items() if name not in unread}
+            facts = replace(facts, columns=columns, drop=drop)
         dropped = reasons(file, facts)
         return cls(facts, dropped, [*facts.recodings(dropped), *facts.warnings(dropped)])
 

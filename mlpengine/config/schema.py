@@ -188,6 +188,11 @@ class Config:
         yield training.folds and data.split.validation, text, "data", "split", "validation"
         yield training.folds and data.validation_source, text, "data", "validation_source"
 
+        text = "streamed features take no folds: give data.split.validation"
+        yield data.stream and training.folds, text, "training", "folds"
+        text = "streamed features need training.dtype: float32"
+        yield data.stream and training.dtype != "float32", text, "data", "stream"
+
         text = "piecewise needs data.encoding: piecewise; or leave it out"
         lacks_bins = "piecewise" in training.fold_members and data.encoding != "piecewise"
         yield lacks_bins, text, "training", "members"

@@ -418,14 +418,16 @@ def _read(
     how |= reading_of(file).to_dict()
     stream = file.config.data.stream
     if stream:
-        unread = _unread(file)
-        return store_table(path, Path(stream.directory), skip=unread, progress=progress, **how)
+        skip = unread_columns(file)
+        return store_table(path, Path(stream.directory), skip=skip, progress=progress, **how)
     return read_table(path, progress=progress, **how)
 
 
-def _unread(file: ConfigFile) -> list[str]:
-    """Return the dropped columns that no other setting uses."""
+def unread_columns(file: ConfigFile) -> list[str]:
+    """Return the columns that `data.stream` leaves out: dropped, and used by no other setting."""
     data = file.config.data
+    if not data.stream:
+        return []
     formulas = " ".join([*data.features.values(), data.where or ""])
     special = data.weight, data.exposure, data.event
     read = {*(data.target or ()), *special, data.split.group, data.split.time}

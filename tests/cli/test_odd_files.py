@@ -23,6 +23,7 @@ def test_a_pipe_is_refused(mlpengine, tmp_path):
         answer = mlpengine(*command)
         assert (answer.code, answer.err.count("\n")) == (2, 1)
         assert "must be a file" in answer.err
+        assert "read - from standard input" in answer.err
     (tmp_path / "c.yaml").write_text(CONFIG.replace("t.csv", "pipe"))
     assert "must be a file" in mlpengine("train", "c.yaml").err
 

@@ -34,7 +34,7 @@ def test_an_odd_table_from_init_to_predictions(name, mlpengine, tmp_path):
     np.testing.assert_allclose(predicted["y"], model.predict(odd.row)[0], rtol=1e-4)
 
 
-def test_a_text_that_is_not_in_the_encoding_is_refused(mlpengine, tmp_path):
+def test_a_text_that_is_not_in_the_encoding_is_refused(mlpengine, tmp_path, caplog):
     (tmp_path / "odd.csv").write_bytes(ODD["Windows text"].content)
     (tmp_path / "c.yaml").write_text("data: {source: odd.csv, target: y, text_encoding: utf-32}\n")
     answer = mlpengine("check", "c.yaml")
@@ -42,6 +42,9 @@ def test_a_text_that_is_not_in_the_encoding_is_refused(mlpengine, tmp_path):
     assert "odd.csv: text_encoding: the file is not utf-32" in answer.err
     (tmp_path / "c.yaml").write_text("data: {source: odd.csv, target: y}\n")
     assert "set data.text_encoding: cp1252" in mlpengine("check", "c.yaml").err
+    (tmp_path / "odd.csv").write_text("ä,y\n" + "1,2\n2,3\n" * 9, encoding="utf-8")
+    assert mlpengine("check", "c.yaml", settings=["data.text_encoding=cp1252"]).code == 0
+    assert caplog.text.count("its bytes are UTF-8") == 1
 
 
 def test_predict_reads_the_columns_of_the_model(mlpengine, tmp_path):

@@ -68,7 +68,14 @@ def test_the_same_bits_as_in_memory(name, mlpengine, table, tmp_path):
 
 
 def test_a_second_run_reads_what_the_first_prepared(mlpengine, table):
+    for refused in ("training.folds=3", "training.dtype=float64"):
+        assert mlpengine("check", "c.yaml", settings=["data.stream=true", refused]).code == 2
+    assert not Path("runs").exists()
+    checked = mlpengine("check", "c.yaml", settings=["data.stream=true"]).out
+    assert ("not read" in checked, "all values are missing" in checked) == (True, False)
     first = train(mlpengine, "first", "data.stream=true")
+    evaluated = json.loads(mlpengine("evaluate", "first", "--json").out)
+    assert evaluated["test"]["rmse"] == pytest.approx(first[1]["rmse"])
     prepared = {path: path.stat().st_mtime_ns for path in Path("runs/prepared").iterdir()}
     assert train(mlpengine, "again", "data.stream=true") == first
     assert prepared == {p: p.stat().st_mtime_ns for p in Path("runs/prepared").iterdir()}
@@ -100,10 +107,3 @@ def test_a_run_that_died_goes_on_with_the_same_bits(number, mlpengine, table, mo
     shutil.rmtree("runs/prepared")  # they are prepared again
     assert mlpengine("train", "--resume", "part", "-q").code == 0
     assert [Path("part", name).read_bytes() for name in FILES] == whole
-
-
-def test_evaluating_a_streamed_run(mlpengine, table):
-    _, test = train(mlpengine, "run", "data.stream=true")
-    ran = mlpengine("evaluate", "run", "--json")
-    assert ran.code == 0, ran.err
-    assert json.loads(ran.out)["test"]["rmse"] == pytest.approx(test["rmse"])

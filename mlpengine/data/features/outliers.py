@@ -70,7 +70,7 @@ def find_gap(column: Column) -> Gap | None:
     kind, values = column.kind, column.values
     known = {"number": GAP_CODES, "date": GAP_DATES}.get(kind, ())
     for code in (np.fmin.reduce(values), np.fmax.reduce(values)):
-        count, is_known = int((values == code).sum()), code in known
+        count, is_known = int((values == code).sum()), float(code) in known
         is_other = kind == "number" and count > 2 and code and np.isfinite(code)
         if not is_other and not (is_known and count > 1):
             continue

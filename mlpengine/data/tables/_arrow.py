@@ -208,7 +208,7 @@ class _GrowingColumn:
         if kind == "text":
             self._reader.add([text or "" for text in texts], values)
         else:
-            self.is_inexact |= bool((np.abs(values) >= FIRST_INEXACT).any())
+            self.is_inexact |= bool((np.abs(values) >= np.float64(FIRST_INEXACT)).any())
             self._reader.append(values)
 
     def column(self) -> Column:

@@ -3,18 +3,22 @@
 import bz2
 import gzip
 import io
+import logging
 import os
 import re
 import zlib
 from codecs import BOM_UTF8, IncrementalDecoder, getincrementaldecoder, lookup
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from mlpengine.core.errors import DataError, MlpEngineError, UsageError
 from mlpengine.core.files import similar_file
 from mlpengine.core.wording import quoted
+
+_log = logging.getLogger("mlpengine")
 
 Opener = Callable[[], BinaryIO]
 
@@ -79,7 +83,8 @@ def refuse_other_format(start: bytes, where: str) -> None:
     """Check that the first bytes of a file do not belong to another format than CSV."""
     for pattern, (name, advice) in _FORMATS:
         if re.match(pattern, start, re.DOTALL | re.IGNORECASE):
-            raise DataError(f"{where}: is not CSV but {name}; {advice}")
+            packed = "unpack it; " * where.lower().endswith(tuple(_PACKINGS))
+            raise DataError(f"{where}: is not CSV but {name}; {packed}{advice}")
 
 
 @contextmanager
@@ -129,6 +134,22 @@ def wide_encoding(content: bytes) -> str:
     return "utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else ""
 
 
+def _is_utf8(content: bytes) -> bool:
+    """Return whether a part of a file has UTF-8 characters beyond ASCII, and no other bytes."""
+    try:
+        getincrementaldecoder("utf-8")().decode(content)
+    except UnicodeDecodeError:
+        return False
+    return not content.isascii()
+
+
+@cache  # a file is opened more than once
+def _warn_of_utf8(where: str, encoding: str) -> None:
+    text = "warning: %s: its bytes are UTF-8, but it is read as %s, as data.text_encoding says; "
+    text += "save it as %s, or train with text_encoding: utf-8"
+    _log.warning(text, where, encoding, encoding)
+
+
 def transcoded(
     stream: BinaryIO, encoding: str, where: str | os.PathLike[str] = "standard input"
 ) -> BinaryIO:
@@ -147,6 +168,8 @@ def transcoded(
         nonlocal decoder, encoding
         if decoder is None:
             marked = "utf-8-sig" if block.startswith(BOM_UTF8) else wide_encoding(block)
+            if not marked and not lookup(encoding).name.startswith("utf") and _is_utf8(block):
+                _warn_of_utf8(os.fspath(where), encoding)
             encoding = marked or encoding
             decoder = getincrementaldecoder(encoding)()
         try:
@@ -213,7 +236,8 @@ def opener(path: str | os.PathLike[str], encoding: str = "utf-8") -> Opener:
 def require_file(path: str | os.PathLike[str]) -> None:
     """Check that an existing path can be read more than once.  Raises: DataError."""
     if os.path.exists(path) and not os.path.isfile(path):
-        kind = "a directory" if os.path.isdir(path) else "a pipe or a device"
+        kind = "a pipe or a device; predict, evaluate and explain read - from standard input"
+        kind = "a directory" if os.path.isdir(path) else kind
         raise DataError(
             f"{os.fspath(path)}: must be a file, because it is read more than once (it is {kind})"
         )

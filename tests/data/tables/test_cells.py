@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from mlpengine.core.errors import DataError
+from mlpengine.data.features.outliers import find_gap
 from mlpengine.data.tables import _csv, read_table
 from mlpengine.data.tables.frames import as_table
 
@@ -119,10 +120,12 @@ def test_a_number_that_means_missing_matches_each_spelling_as_in_pandas(gap, way
     file = read_table(tmp_path / "t.parquet", na_values=[gap])
     for table in (as_table(frame, na_values=[gap]), matrix, file):
         np.testing.assert_array_equal(table["a"].values, expected)
-    frame.astype("f4").to_parquet(tmp_path / "t.parquet")
-    file = read_table(tmp_path / "t.parquet", na_values=[gap])
-    for table in (as_table(frame.astype("f4"), na_values=[gap]), file):
-        np.testing.assert_array_equal(table["a"].values, expected.astype("f4"))
+    for dtype in ("f4", "f2"):
+        frame.astype(dtype).to_parquet(tmp_path / "t.parquet")
+        file = read_table(tmp_path / "t.parquet", na_values=[gap])
+        for table in (as_table(frame.astype(dtype), na_values=[gap]), file):
+            np.testing.assert_array_equal(table["a"].values, expected.astype(dtype))
+            assert (find_gap(table["a"]) is None) == gap.startswith("-999")
     exponent = read("a\n1e20\n1.00e+20\n7\n", na_values=["1" + "0" * 20])["a"]
     np.testing.assert_array_equal(exponent.values, [np.nan, np.nan, 7])
 
