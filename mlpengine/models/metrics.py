@@ -60,8 +60,7 @@ def metric(
 
     The function takes the targets of all rows, the predictions of the kind `of`, and the row
     weights (rows,) or None.  Shapes: numbers (rows, targets); classes are indices (rows,), and
-    probabilities (rows, classes).  Evaluations of tasks with such predictions show the metric, and
-    early stopping may watch the metric.
+    probabilities (rows, classes).  Evaluations show it, and early stopping may watch it.
 
     >>> @metric(of="numbers", higher_is_better=True)
     ... def within_a_tenth(target, predicted, weight=None):

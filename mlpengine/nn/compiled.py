@@ -39,10 +39,8 @@ class CompiledMlp:
                 names=names,
             )
         except UnsupportedError as reason:
-            raise CompileError(
-                f"compile: every op must have C code (got {reason}); use predict, or "
-                "try export, because C files have more ops"
-            ) from reason
+            text = f"every op must have C code (got {reason}); use predict, or try export"
+            raise CompileError(f"compile: {text}") from reason
         self.input: Array = scratch.input
         self.output: Array = scratch.output
         self.source = self._executor.source.text

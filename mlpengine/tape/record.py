@@ -60,11 +60,10 @@ class Record:
         Raises: TapeError for a buffer of `forward` or `backward` that `work` does not define.
         """
         specs = self.op.work(*(None if x is None else x.spec for x in self.operands))
-        for rule, names in self.op.signature.work.items():
-            for name in names:
-                if not isinstance(specs, dict) or not isinstance(specs.get(name), Spec):
-                    text = f"work must return the Spec of {name!r}, a buffer of {rule}"
-                    raise TapeError(f"{self.op.name}: {text} (got {quoted(specs)})")
+        for name in (name for names in self.op.signature.work.values() for name in names):
+            if not isinstance(specs, dict) or not isinstance(specs.get(name), Spec):
+                text = f"work must return the Spec of the buffer {name!r}"
+                raise TapeError(f"{self.op.name}: {text} (got {quoted(specs)})")
         return specs
 
     @property
