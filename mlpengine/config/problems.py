@@ -70,9 +70,11 @@ def report_all(error: ValidationError, document: Document) -> None:
 def _advice(path: KeyPath, value: Any, text: str, names: Sequence[str]) -> str:
     """Return advice on what to write instead of `value`, or ""; `text` is the problem."""
     if value in ([None], {"": None}) and text.startswith("must be text ("):
-        return '; write "-"' if value == [None] else '; write "?"'
+        return "; put - and ? in quotes"
     if isinstance(value, list):
         return _as_mapping(path, value) if EXPECTED["model_type"] in text else ""
+    if value is None and path[-2:-1] == ("features",):
+        return "; a comma ends a formula without quotes: put it in quotes"
     is_bare = value is None or isinstance(value, bool)  # null and true without quotes
     if is_bare and text.startswith("must be text (") and isinstance(path[-1], int):
         return '; write "null"' if value is None else "; write it in quotes"
