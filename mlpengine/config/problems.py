@@ -69,6 +69,8 @@ def report_all(error: ValidationError, document: Document) -> None:
 
 def _advice(path: KeyPath, value: Any, text: str, names: Sequence[str]) -> str:
     """Return advice on what to write instead of `value`, or ""; `text` is the problem."""
+    if value in ([None], {"": None}) and text.startswith("must be text ("):
+        return '; write "-"' if value == [None] else '; write "?"'
     if isinstance(value, list):
         return _as_mapping(path, value) if EXPECTED["model_type"] in text else ""
     is_bare = value is None or isinstance(value, bool)  # null and true without quotes

@@ -36,6 +36,8 @@ MISTAKES = {
     "model: {}\n? [a]\n: 1": ":3: a key must be one word",
     "data: {source: digits, target: 2020}": "(got 2020); write it in quotes",
     "data: {source: digits, classes: [null]}": '(got nothing); write "null"',
+    "data: {source: digits, classes: [?]}": '(got a mapping); write "?"',
+    "data:\n  source: digits\n  classes:\n  - -": '(got [None]); write "-"',
     "data: {source: digits, classes: [true]}": "(got true); write it in quotes",
     "data:\n  source:digits": ":1: data: must be a mapping of keys (got 'source:digits')",
     "data: {source: digits, target:y}": "data.target:y: a space is needed",
@@ -94,11 +96,6 @@ def test_all_mistakes_at_once_in_the_order_of_the_file(tmp_path):
     assert [line.split(":")[1] for line in lines[1:]] == ["1", "4", "5", "5"]
 
 
-def test_a_setting_keeps_the_rest_of_its_section(tmp_path):
-    config = load(tmp_path, SOUND + "optimizer: sgd", "optimizer.lr=0.5").config
-    assert (config.optimizer.name, config.optimizer.lr) == ("sgd", 0.5)
-
-
 SETTINGS = {
     "optimizer.lr=1e-2": lambda c: (c.optimizer.name, c.optimizer.lr) == ("sgd", 0.01),
     "model.hidden=[3, 4]": lambda c: c.model.hidden == (3, 4),
@@ -106,6 +103,7 @@ SETTINGS = {
     "data.target=no": lambda c: c.data.target == ("no",),
     "schedule.name=cosine": lambda c: c.schedule.name == "cosine",
     "training.early_stopping.patience=7": lambda c: c.training.early_stopping.patience == 7,
+    "data.na_values=-": lambda c: c.data.na_values == ("-",),
     "data.source=a=b.csv": lambda c: c.data.source == "a=b.csv",
     "sweep.space.optimizer.lr.log=[1, 2]": lambda c: c.sweep.space["optimizer.lr"].log == [1, 2],
     "  seed =  4": lambda c: c.seed == 4,

@@ -375,3 +375,5 @@ def test_an_unknown_format_is_refused(tmp_path):
     ):
         with pytest.raises(UsageError, match=message):
             export(Mlp([2, 1]), tmp_path / name, form)
+    with pytest.raises(UsageError, match="write model_ of an estimator"):
+        export(tmp_path, tmp_path / "mlp.c")
