@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, KeysView, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -604,7 +604,7 @@ def as_config(value: Any) -> Any:
     """Return a Python value as plain values for a config: lists for tuples and arrays."""
     if isinstance(value, Mapping):
         return {str(key): as_config(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | range | KeysView):
         return [as_config(item) for item in value]
     if isinstance(value, np.generic) or (hasattr(value, "tolist") and hasattr(value, "dtype")):
         return as_config(value.tolist())  # also an Index or Series of pandas

@@ -84,17 +84,17 @@ def score_of(
 ) -> dict[str, Any]:
     """Return the metrics of the model, and of a linear and a constant prediction.
 
-    The first metric is the main metric: the pinball loss if R2 does not judge the quantiles, the
-    mean absolute error if R2 is not defined because all targets are equal.  For a student (see
-    `distill`), the metrics of its teacher and of a directly trained network are included.  Standard
-    errors are for all rows of the part, not only for the scored rows.  All predictions use the
-    `threshold`; without it, they are the classes with the highest probability.
+    The first metric is the main metric: the first of `compared_metrics`, or the pinball loss if R2
+    does not judge the quantiles.  For a student (see `distill`), the metrics of its teacher and of
+    a directly trained network are included.  Standard errors are for all rows of the part, not only
+    for the scored rows.  All predictions use the `threshold`; without it, they are the classes with
+    the highest probability.
     """
     task, train, folds = data.task, data.parts["train"], data.folds
     if isinstance(task, Classification) and threshold is not None:
         task = task.with_threshold(threshold)
     chances = task.probabilities(scored.output)
-    names = baselines.compared_metrics(task)
+    names = baselines.compared_metrics(task, truth := scored.rows.truth)
     predictions = {"model": baselines.Guess(task.predict(scored.output), chances)}
     beside = data.transfer.beside.get(scored.part, {}) if data.transfer else {}
     for title, outputs in beside.items():
@@ -111,9 +111,6 @@ def score_of(
         predictions["linear"] = straight
     predictions["constant"] = baselines.constant_prediction(task, train, len(scored.rows))
     predictions = {who: one.decided(threshold) for who, one in predictions.items()}
-    truth = scored.rows.truth
-    if names[0] == "r2" and np.isnan(task.metric("r2", scored.output, scored.rows)):
-        names = names[1:]
     if task.levels and misjudged(data) and not np.isnan(truth).any():
         best = data.loss.best_constant(train.y, task.outputs, train.weights)
         others = {who: output[scored.numbers] for who, output in beside.items()}
@@ -155,7 +152,7 @@ def linear_comparison(data: LoadedData, mean: NetworkMean) -> BaselineScore | No
         return None
     members = config.training.fold_members
     if LINEAR in members:
-        name = baselines.compared_metrics(data.task)[0]
+        name = baselines.compared_metrics(data.task, scored.rows.truth)[0]
         value = data.task.metric(name, scored.output, scored.rows)
         return BaselineScore(name, PART_PHRASES[scored.part], value, nan, nan, nan)
     score = score_of(data, scored, COMPARED_WORK)

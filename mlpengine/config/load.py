@@ -170,7 +170,8 @@ def _apply(override: Override, document: Document) -> None:
     """Put a value into the document, and create missing sections above it."""
     for path in [p for p in document.places if p[: len(override.path)] == override.path]:
         del document.places[path]  # the value no longer comes from the file
-    value = parse_yaml(override.text, override.label, document, override.path, line=0)
+    text = f'"{override.text}"' if override.text in ("-", "?") else override.text  # no list, no key
+    value = parse_yaml(text, override.label, document, override.path, line=0)
     section: dict[str, Any] = document.data
     for depth, key in enumerate(override.path[:-1], start=1):
         below = section.get(key)

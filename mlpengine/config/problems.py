@@ -61,10 +61,17 @@ def report_all(error: ValidationError, document: Document) -> None:
         if _is_switch(path, document.data):
             text = text.replace("must be ", "must be true, false or ", 1)
         else:
-            text += _advice(path, value, text, names.get(path, []))
+            text += _quotes(path, value) or _advice(path, value, text, names.get(path, []))
         if isinstance(value, str) and value not in ("none", r"\t"):
             text += suggestion(value, names.get(path, []))
         document.report(path, text)
+
+
+def _quotes(path: KeyPath, value: Any) -> str:
+    """Return advice on a text that YAML reads as a list or as keys, or ""."""
+    if value is None and path[-2:-1] == ("features",):
+        return "; a comma ends a formula without quotes: put it in quotes"
+    return "; put - and ? in quotes" if value in ([None], {"": None}) else ""
 
 
 def _advice(path: KeyPath, value: Any, text: str, names: Sequence[str]) -> str:

@@ -33,7 +33,8 @@ def writing(path: str | Path, what: str = "written") -> Iterator[None]:
     except MlpEngineError:
         raise
     except OSError as error:
-        advice = "; make room and start again" if error.errno == ENOSPC else ""
+        room = "; make room and start again (a run: with train --resume RUN)"
+        advice = room if error.errno == ENOSPC else ""
         if error.errno == ENOENT and what == "written":
             advice = "; make its directory first"
         cause = error.strerror or error

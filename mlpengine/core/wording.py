@@ -178,6 +178,8 @@ def metric_text(value: float | None) -> str:
 
 def error_text(value: float) -> str:
     """Return a standard error with two digits, such as 0.0080, or more before the point."""
+    if value != value:
+        return "-"
     return f"{value:.0f}" if 9.95 <= value < 1e7 else f"{value:#.2g}"
 
 

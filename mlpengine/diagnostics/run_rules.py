@@ -6,7 +6,7 @@ from math import exp, inf, isfinite, isnan, nan, sqrt
 import numpy as np
 
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import plural
+from mlpengine.core.wording import plural, shown_name
 from mlpengine.diagnostics import thresholds as limits
 from mlpengine.diagnostics.derived import (
     rates,
@@ -417,19 +417,26 @@ def weighs_classes(diagnostics: Diagnostics) -> bool:
 
 def nothing_learned(diagnostics: Diagnostics) -> Verdict | None:
     """The loss stays at the loss of a constant prediction, for an unknown reason."""
-    if len(diagnostics.epochs) < limits.MIN_EPOCHS or not stuck(diagnostics):
+    limit, known = limits.LEARNED, diagnostics.baseline_score
+    behind = known and isnan(training_share(diagnostics)) and known.value < known.constant
+    if len(diagnostics.epochs) < limits.MIN_EPOCHS or not (stuck(diagnostics) or behind):
         return None
-    train, limit, known = diagnostics.epochs[-1][0], limits.LEARNED, diagnostics.baseline_score
     if known and 1 - known.value < limits.WELL_LEARNED * (1 - known.constant):
         return None  # the loss hides what was learned, for example with strongly smoothed labels
-    headline = "Nothing was learned"
+    headline, train = "Nothing was learned", diagnostics.epochs[-1][0]
+    share, no_fix = training_share(diagnostics), "the cause is unknown"
     evidence = (
         f"After {plural(len(diagnostics.epochs), 'epoch')} the training loss is still "
         f"{two_digits(train)}; the loss of a constant prediction is "
         f"{two_digits(diagnostics.baseline)}."
     )
+    if known and behind:  # the loss of a constant prediction is not above 0
+        share, limit = known.value, known.constant
+        evidence = (
+            f"On {known.rows} the network has {shown_name(known.metric)} {known.value:.3g}, and a "
+            f"constant prediction has {known.constant:.3g}."
+        )
     advice = "Check that the target depends on the features, and try other learning rates."
-    share, no_fix = train / diagnostics.baseline, "the cause is unknown"
     others = rates(diagnostics, 0.1, 10.0, 0.01)
     return Verdict("nothing_learned", None, headline, evidence, share, limit, advice, (), no_fix,
                    others=others)  # fmt: skip

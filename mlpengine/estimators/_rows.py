@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, valid
 from mlpengine.core.buffers import with_missing
 from mlpengine.core.errors import DataError
 from mlpengine.core.spec import Array
+from mlpengine.core.wording import quoted
 from mlpengine.data.features import Preprocessor, Profile
 from mlpengine.data.features.checks import ColumnProfile
 from mlpengine.data.features.column_kinds import FeatureKind
@@ -44,7 +45,9 @@ def checked_rows(
     Raises: DataError; ValueError or TypeError from scikit-learn.
     """
     name = type(estimator).__name__
-    given = () if isinstance(y, str) else (with_missing(y),)
+    given = () if isinstance(y, str) and y == "no_validation" else (with_missing(y),)
+    if given and isinstance(y, str):
+        raise DataError(f"{name}: y must have one value per row, not a name (got {quoted(y)})")
     for array, advice in ((x, "a data frame may have dates"), (y, "write days or seconds")):
         if (array is y or not is_frame(x)) and (times := time_columns(array)):
             raise DataError(f"{name}: numbers are needed (got {min(times.values())}); {advice}")

@@ -15,7 +15,7 @@ from mlpengine.core.errors import UsageError
 from mlpengine.core.files import checked_path, is_device, keep_other_kinds
 from mlpengine.core.spec import Spec
 from mlpengine.core.wording import suggestion
-from mlpengine.export._exported import Exported
+from mlpengine.export._exported import Exported, check_model
 from mlpengine.export._form import to_html
 from mlpengine.export._js_module import description, to_js
 from mlpengine.export._model_c import to_c
@@ -107,6 +107,7 @@ def export(
     Raises: UsageError for an unknown format; MissingExtraError for ONNX without its packages;
         NumericalError if ONNX and mlpengine give different outputs.
     """
+    check_model(model)
     chosen, path = format_of(path, format), Path(path)
     if isinstance(model, Network) and isinstance(model.outputs, Mapping):
         raise UsageError(f"export: a network must have one output (got {', '.join(model.outputs)})")

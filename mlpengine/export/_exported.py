@@ -4,6 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mlpengine.core.errors import UsageError
+from mlpengine.core.wording import quoted
+from mlpengine.models.model import Model
+from mlpengine.nn import Network
+
 
 @dataclass(frozen=True)
 class Exported:
@@ -23,3 +28,10 @@ class Exported:
     beside: Mapping[str, bytes] = field(default_factory=dict)
     paths: tuple[Path, ...] = ()
     self_test: str = ""
+
+
+def check_model(model: object) -> None:
+    """Raise UsageError for what is neither a model nor a network."""
+    if not isinstance(model, Model | Network):
+        advice = "write model_ of an estimator, or mlpengine.load(run)"
+        raise UsageError(f"export: a model or a network is needed (got {quoted(model)}); {advice}")

@@ -45,7 +45,7 @@ def to_onnx(model: Model | Network) -> tuple[bytes, Exported]:
         ]
         combined = write_mean(graph, model, outputs) if model.populations else outputs[0]
         write_outputs(graph, model, combined)
-        data = graph.build(repr(model.mlp), _metadata(model))
+        data = graph.build(repr(model), _metadata(model))
     return data, Exported("onnx", graph.inputs, graph.outputs, verify(data, model))
 
 

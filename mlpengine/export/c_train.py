@@ -19,6 +19,7 @@ from mlpengine.core.wording import quoted
 from mlpengine.export._device import DeviceStep, MakeOptimizer
 from mlpengine.export._device_c import header, network_title, scratch, source
 from mlpengine.export._device_test import self_test
+from mlpengine.export._exported import check_model
 from mlpengine.export._model_c import why_double
 from mlpengine.export._package import (
     Package,
@@ -94,6 +95,7 @@ def export_training(
 
     Raises: UsageError for a part without a C form, or for options that do not fit the model.
     """
+    check_model(model)
     path = checked_path(path, "export")
     if package is not None:
         checked_folder(path)

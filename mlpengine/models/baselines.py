@@ -86,15 +86,16 @@ class Guess(NamedTuple):
             return metrics.log_losses(truth, np.asarray(self.chances))
 
 
-def compared_metrics(task: Task) -> list[str]:
+def compared_metrics(task: Task, truth: Array) -> list[str]:
     """Return the metrics that compare predictions of a task, the main metric first.
 
-    For a task with costs, the main metric is the mean cost.
+    For a task with costs, the main metric is the mean cost.  If all targets are equal, R2 is not
+    defined, and the main metric is the mean absolute error.
     """
     known = METRICS.keys() - {"pinball"}  # not in a `Guess` of each baseline
     first, *others = (name for name in task.headline if name in known)
     if isinstance(task, Regression):
-        return [first, *others]
+        return others if first == "r2" and not metrics.varies(truth).any() else [first, *others]
     is_binary = isinstance(task, Classification) and _classes(task) == 2
     has_costs = isinstance(task, Classification) and task.threshold and task.threshold.costs
     return [*["cost"] * bool(has_costs), first, "log_loss", *["roc_auc"] * is_binary, *others]

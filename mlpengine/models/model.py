@@ -473,7 +473,7 @@ class Model:
             known = " and ".join(map(str, levels))
             raise UsageError(f"compare: both models must predict the same quantiles (got {known})")
         quantiles = by_pinball([self.task, other.task], part.truth)
-        metrics = [*["pinball"] * quantiles, *compared_metrics(judge.task)]
+        metrics = [*["pinball"] * quantiles, *compared_metrics(judge.task, part.truth)]
         scores = baseline_scores(metrics, part.truth, rivals, part.weights)
         both = {n: [(one[n]["value"], one[n]["error"]) for one in scores.values()] for n in metrics}
         ahead = scores["other"]["ahead"]

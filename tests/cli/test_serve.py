@@ -229,12 +229,7 @@ WRONG = {
     "another name": ({"sizes": 1, "count": 2}, "", 422, "column 'size': Field required - did"),
     "several cells": ([GOOD, {**GOOD, "size": "x", "flag": 3}], "", 422, "row 2, column 'size'"),
     "an option twice": (GOOD, "set=.8&set=.9", 422, "query: an option must not be repeated"),
-    "twice": (
-        b'{"size": 1, "size": 2}',
-        "",
-        422,
-        "'size' must not be repeated in an object (got 2)",
-    ),
+    "twice": (b'{"size": 1, "size": 2}', "", 422, "'size' must not be repeated in an object (got"),
     "rows": ([GOOD] * (ROW_LIMIT + 1), "", 413, "at most 10000 items"),
     "bytes": (b" " * (BODY_LIMIT + 1), "", 413, "Content Too Large"),
     "a level": (GOOD, "set=0", 422, "'set': the level must be above 0 and below 1"),

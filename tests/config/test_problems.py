@@ -36,6 +36,8 @@ MISTAKES = {
     "model: {}\n? [a]\n: 1": ":3: a key must be one word",
     "data: {source: digits, target: 2020}": "(got 2020); write it in quotes",
     "data: {source: digits, classes: [null]}": '(got nothing); write "null"',
+    "data: {source: digits, classes: [?]}": "(got a mapping); put - and ? in quotes",
+    "data:\n  source: digits\n  classes:\n  - -": "(got [None]); put - and ? in quotes",
     "data: {source: digits, classes: [true]}": "(got true); write it in quotes",
     "data:\n  source:digits": ":1: data: must be a mapping of keys (got 'source:digits')",
     "data: {source: digits, target:y}": "data.target:y: a space is needed",
@@ -49,6 +51,7 @@ MISTAKES = {
     "loss: formula": "loss.formula: this key is required",
     "loss: {quantile: {levels: [0.5]}}": "loss.name: this key is required",
     "data: {source: digits, features: [a, b]}": "(got ['a', 'b']); write features: {",
+    "data: {source: digits, features: {a: maximum(b, 0)}}": "formula without quotes: put it in",
     "training:\n- epochs: 2": "(got [{'epochs': 2}]); leave out",
     "model: [64, 64]": "(got [64, 64]); write model: {hidden: [64, 64]}",
     "data: {source: digits, split: {test: 20}}": "it is a share: write 0.2",
@@ -94,11 +97,6 @@ def test_all_mistakes_at_once_in_the_order_of_the_file(tmp_path):
     assert [line.split(":")[1] for line in lines[1:]] == ["1", "4", "5", "5"]
 
 
-def test_a_setting_keeps_the_rest_of_its_section(tmp_path):
-    config = load(tmp_path, SOUND + "optimizer: sgd", "optimizer.lr=0.5").config
-    assert (config.optimizer.name, config.optimizer.lr) == ("sgd", 0.5)
-
-
 SETTINGS = {
     "optimizer.lr=1e-2": lambda c: (c.optimizer.name, c.optimizer.lr) == ("sgd", 0.01),
     "model.hidden=[3, 4]": lambda c: c.model.hidden == (3, 4),
@@ -106,6 +104,7 @@ SETTINGS = {
     "data.target=no": lambda c: c.data.target == ("no",),
     "schedule.name=cosine": lambda c: c.schedule.name == "cosine",
     "training.early_stopping.patience=7": lambda c: c.training.early_stopping.patience == 7,
+    "data.na_values=-": lambda c: c.data.na_values == ("-",),
     "data.source=a=b.csv": lambda c: c.data.source == "a=b.csv",
     "sweep.space.optimizer.lr.log=[1, 2]": lambda c: c.sweep.space["optimizer.lr"].log == [1, 2],
     "  seed =  4": lambda c: c.seed == 4,

@@ -64,6 +64,7 @@ STEEP = np.linspace(0.9, 0.5, 20)
 LINEAR = [Fix(NetworkSettings, "hidden", ())]
 USELESS = BaselineScore("r2", "validation rows", 0.019, -0.1, 0.0, 0.01)
 BEHIND = BaselineScore("accuracy", "validation rows", 0.801, 0.852, 0.44, 0.013, LINEAR)
+WORSE = BaselineScore("r2", "validation rows", -7.0, -8.0, 0.0, 9.0)
 CLOSE = Baselines(0.3, 0.3, "a linear model", 0.01, 0.8)
 LAGGING = Baselines(0.41, 0.3, "a linear model", 0.01, 0.8)
 NOISY = Baselines(0.3, 0.3, "nearest neighbors", 0.01, 0.5, 9.0, 0.2, 0.04, 0.2, (17, 40))
@@ -251,6 +252,8 @@ CASES = [
     ("nothing_learned", {"epochs": curve([1.0] * 5)},
      [{"epochs": curve([1.0] * 4)}, {"epochs": curve([0.97] * 5)},
       {"baseline_score": BEHIND._replace(value=0.951, constant=0.9)}]),
+    ("nothing_learned", {"epochs": curve([-9.0] * 5), "baseline": -5.0, "baseline_score": WORSE},
+     [{"baseline": 1.0}, {"baseline_score": WORSE._replace(value=0.1)}]),
 ]  # fmt: skip
 
 

@@ -362,6 +362,7 @@ BAD_CALLS = {
         NumericalError,
         "must be finite",
     ),
+    "a name": (lambda x, y: MlpClassifier().fit(x, "kind"), DataError, "one value per row"),
     "text as numbers": (lambda x, y: MlpRegressor().fit(x, y), ValueError, "setosa"),
     "folds for partial_fit": (
         lambda x, y: MlpClassifier(folds=2).partial_fit(x, y, classes=np.unique(y)),

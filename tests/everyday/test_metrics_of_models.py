@@ -172,6 +172,7 @@ def test_two_models_are_compared_row_by_row(frame):
     for compare, other, said in (*wrong, (number.compare, one[0], "same quantiles")):
         with pytest.raises(mlpengine.UsageError, match=said):
             compare(other, data.assign(price=1.0))
+    assert number.compare(number, frame.assign(price=0.1)).lead.metric == "mae"  # R2: not defined
 
 
 def test_a_verdict_says_that_the_model_does_not_have_the_measured_network():

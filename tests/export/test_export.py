@@ -302,6 +302,7 @@ def test_onnx_is_of_an_old_version_checked_and_repeatable(onnx, tmp_path):
     assert "Cos" not in operators  # of float64 onnxruntime has it from 1.29 on
     assert [(opset.domain, opset.version) for opset in loaded.opset_import] == [("", 20)]
     assert {p.key: p.value for p in loaded.metadata_props}["classes"] == '["l", "m", "s"]'
+    assert loaded.doc_string == repr(model)
     weights = {t.name: onnx.numpy_helper.to_array(t) for t in loaded.graph.initializer}
     for name, view in model.mlp.params.views.items():
         assert (weights[name] == view).all()
@@ -375,3 +376,5 @@ def test_an_unknown_format_is_refused(tmp_path):
     ):
         with pytest.raises(UsageError, match=message):
             export(Mlp([2, 1]), tmp_path / name, form)
+    with pytest.raises(UsageError, match="write model_ of an estimator"):
+        export(tmp_path, tmp_path / "mlp.c")

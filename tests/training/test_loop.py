@@ -95,9 +95,7 @@ def test_the_weights_of_the_best_epoch_are_kept(monitor, patience):
 def test_a_metric_that_is_equal_in_all_epochs_is_reported(caplog):
     for monitor, warned in (("accuracy", True), ("loss", False)):
         caplog.clear()
-        rule = EarlyStopping(monitor=monitor)
-        loop = make_loop(epochs=3, lr=1e-9, early_stopping=rule)
-        loop.run()
+        make_loop(epochs=3, lr=1e-9, early_stopping=EarlyStopping(monitor=monitor)).run()
         assert ("in all epochs" in caplog.text) is warned
 
 

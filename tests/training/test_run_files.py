@@ -103,7 +103,7 @@ def test_what_cannot_be_written_is_named_with_its_cause(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "write", full)
-    message = r"cannot be written \(No space left on device\); make room and start again"
+    message = r"cannot be written \(No space left on device\); make room and start again \(a run: "
     with pytest.raises(RunError, match=r"log\.csv: " + message):
         log.append([1])
     with pytest.raises(RunError, match=r"a\.txt: " + message):

@@ -386,7 +386,7 @@ def _text(value: Any, where: str, row: int) -> str:
 
 def _not_a_value(value: Any, where: str, row: int) -> DataError:
     kind = type(value).__name__
-    ways = {"Interval": "astype(str)", "Period": "dt.to_timestamp()", "bytes": "str.decode()"}
+    ways = {"Interval": "astype(str)", "Period": "dt.to_timestamp()", "bytes": "str.decode('utf8')"}
     advice = f", such as by .{ways[kind]} of pandas" if kind in ways else ""
     return DataError(
         f"{where}, row {row + 1}: a number, boolean, date or text is needed "
