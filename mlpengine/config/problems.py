@@ -71,7 +71,8 @@ def _quotes(path: KeyPath, value: Any) -> str:
     """Return advice on a text that YAML reads as a list or as keys, or ""."""
     if value is None and path[-2:-1] == ("features",):
         return "; a comma ends a formula without quotes: put it in quotes"
-    return "; put - and ? in quotes" if value in ([None], {"": None}) else ""
+    is_bare = isinstance(value, list | dict) and value in ([None], {"": None})
+    return "; put - and ? in quotes" if is_bare else ""
 
 
 def _advice(path: KeyPath, value: Any, text: str, names: Sequence[str]) -> str:
