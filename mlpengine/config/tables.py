@@ -25,11 +25,11 @@ from mlpengine.data.features.computed import (
     rows_that_fulfil,
     with_columns,
 )
-from mlpengine.data.features.duplicate_rows import DuplicateRows, table_duplicates
+from mlpengine.data.features.duplicate_rows import DuplicateRows, count_copies, table_duplicates
 from mlpengine.data.features.lags import RowHistory
 from mlpengine.data.features.splits import SPLIT_PARTS, dividing_values
 from mlpengine.data.features.targets import ClassTarget, row_weights
-from mlpengine.data.features.thresholds import FEW_LEVELS
+from mlpengine.data.features.thresholds import COPIED, FEW_LEVELS
 from mlpengine.data.tables import DATASETS, Table, load_dataset, read_table
 from mlpengine.data.tables.dialect import CsvDialect, date_patterns
 from mlpengine.data.tables.parsing import dates
@@ -126,7 +126,8 @@ def read_tables(
     if preprocessor is None:
         preprocessor = preprocessor_of(file, target).fit(table, rows["train"])
     parts = {name: (table, rows[name]) for name in SPLIT_PARTS if len(rows[name])}
-    parts |= {name: (other, kept[name]) for name, other in tables.items() if name != "train"}
+    own_parts = {name: (other, kept[name]) for name, other in tables.items() if name != "train"}
+    parts |= own_parts
     remarks = [line for one in usable.values() for line in one.remarks]
     if copied := counted - len(rows["train"]):
         remarks.append(
@@ -134,6 +135,7 @@ def read_tables(
             "become one row, with the sum of their row weights"
         )
     remarks += _odd_shares(file, parts, tables, table.source)
+    remarks += _copied(file, (table, rows["train"]), own_parts)
     remarks += _constant(preprocessor, table, rows["train"], one_value=one_value)
     remarks += _many_classes(preprocessor, table, sum(map(len, rows.values())))
     remarks += _commas(preprocessor, table)
@@ -164,6 +166,22 @@ def _odd_shares(
             yield f"{source}: no {name} rows: there are too few rows of each class or group"
         elif share and name in own and name in given:
             yield f"{source}: data.split.{name} has no effect: another table has the {name} rows"
+
+
+def _copied(
+    file: ConfigFile, train: tuple[Table, Array], parts: Mapping[str, tuple[Table, Array]]
+) -> Iterator[str]:
+    """Yield a warning for each part with rows of its own that repeat training rows."""
+    data = file.config.data
+    for part, (other, rows) in parts.items() if not data.stream else ():
+        names = [name for name in train[0].names if name in other and name not in data.drop]
+        here, there = other.select(names).rows(rows), train[0].select(names).rows(train[1])
+        copied, by_chance = count_copies(here, there, names)
+        if copied - by_chance > COPIED * len(rows):
+            yield (
+                f"{other.source}: {copied} of {plural(len(rows), f'{part} row')} are equal to "
+                "training rows, so their scores are too good"
+            )
 
 
 def _constant(fitted: Preprocessor, table: Table, rows: Array, *, one_value: bool) -> Iterator[str]:

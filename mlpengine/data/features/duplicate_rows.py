@@ -103,6 +103,28 @@ def row_hashes(columns: Iterable[Column]) -> Array:
     return hashes
 
 
+def count_copies(other: Table, table: Table, names: Sequence[str]) -> tuple[int, int]:
+    """Count the rows of `other` that equal a row of `table` in the columns `names`.
+
+    The second number is how many of them are expected by chance: as many as equal rows in `table`.
+    """
+    columns = [table[name] for name in names]
+    hashes = row_hashes(columns)
+    same = np.isin(row_hashes(map(_coded_as, columns, (other[name] for name in names))), hashes)
+    _, counts = np.unique(hashes, return_counts=True)
+    expected = other.n_rows * counts[counts > 1].sum() / max(1, table.n_rows)
+    return int(np.count_nonzero(same)), round(expected)
+
+
+def _coded_as(column: Column, other: Column) -> Column:
+    """Return `other` with the codes of `column` for its texts."""
+    if other.kind != "text":
+        return other
+    codes = {level: code for code, level in enumerate(column.levels)}
+    known = [codes.get(level, len(codes) + k) for k, level in enumerate(other.levels)]
+    return Column(np.array([*known, -1], np.int32)[other.values], "text", column.levels)
+
+
 def count_duplicates(table: Table) -> int:
     """Return how many rows equal an earlier row in every column; missing values are equal.
 

@@ -42,6 +42,7 @@ EQUAL_BY_CHANCE = tuned(
     1e-3, "share of rows", "no duplicates if chance makes more rows equal (38 tables: 0.0004)"
 )
 FEWEST_DISTINCT = tuned(0.25, "share of rows", "no duplicates if fewer rows are distinct")
+COPIED = tuned(0.05, "share of rows", "test rows repeat training rows if more do than by chance")
 CHANCE_ROWS = tuned(20_000, "rows", "chance is estimated from at most this many")
 CHANCE_COLUMNS = tuned(256, "columns", "chance is estimated from at most this many")
 

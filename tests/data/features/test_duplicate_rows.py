@@ -7,7 +7,12 @@ import pytest
 
 from mlpengine import fit
 from mlpengine.data.features import fold_rows, split_rows
-from mlpengine.data.features.duplicate_rows import hashed, row_hashes, table_duplicates
+from mlpengine.data.features.duplicate_rows import (
+    count_copies,
+    hashed,
+    row_hashes,
+    table_duplicates,
+)
 from mlpengine.data.tables import Column, Table
 
 RNG = np.random.default_rng(0)
@@ -79,6 +84,10 @@ def test_missing_cells_and_texts_are_equal_to_their_like():
     assert hashes[2] == hashes[3]
     assert hashes[0] == hashes[4]
     assert len({*hashes.tolist()}) == 3
+    table = Table({"t": texts, "x": numbers}, "t.csv")
+    other = Column(np.array([2, 0, 0, -1, 1], "i4"), "text", ("b", "c", "a"))
+    other = Table({"x": Column(np.array([np.nan, 1, 9, np.nan, np.nan])), "t": other}, "o.csv")
+    assert count_copies(other, table, ["t", "x"]) == (3, 4)
 
 
 @pytest.mark.parametrize("labels", [None, np.arange(220) % 3])
