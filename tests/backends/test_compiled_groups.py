@@ -55,20 +55,15 @@ class Penalized(Network):
         return {"y": y, "penalty": penalty}
 
 
-def penalized(depth):
-    mlp = Penalized(depth, seed=0)
-    losses = {"y": MeanSquaredError(), "penalty": MeanOutput()}
-    return TrainingStep(mlp, losses, Adam(mlp), ROWS, backend="compiled")
-
-
 @pytest.mark.parametrize("depth", [2, 5])
 def test_an_instruction_is_lowered_a_few_times_however_many_there_are(depth, monkeypatch):
     lowered, plain = [], lowering.lower_instruction
     for module in ("lower", "group"):
         name = f"mlpengine.backends.compiled.{module}.lower_instruction"
         monkeypatch.setattr(name, lambda *given: lowered.append(given) or plain(*given))
+    mlp, losses = Penalized(depth, seed=0), {"y": MeanSquaredError(), "penalty": MeanOutput()}
     with uncompiled():
-        step = penalized(depth)
+        step = TrainingStep(mlp, losses, Adam(mlp), ROWS, backend="compiled")
     lines = step.summary().splitlines()
     assert [line for line in lines if line.startswith("NumPy")]
     counts = len(lowered) / len(lines)

@@ -221,10 +221,6 @@ def test_a_binary_target_outside_0_to_1_is_named():
     assert step.mlp.params.flat.tobytes() == before.tobytes()
 
 
-def wide_network(features):
-    return Mlp([features, 256, 256, 256, 1], activation="mish", reads=((0, 4), (5, features)))
-
-
 @pytest.mark.parametrize(
     ("mlp", "batch", "seconds", "too_few"),
     [
@@ -243,7 +239,7 @@ def test_auto_weighs_the_time_to_compile(mlp, batch, seconds, too_few):
 def test_a_program_has_no_lines_for_each_feature():
     lines = []
     for features in (48, 144):
-        mlp = wide_network(features)
+        mlp = Mlp([features, 256, 256, 256, 1], activation="mish", reads=((0, 4), (5, features)))
         with uncompiled():
             step = TrainingStep(mlp, MeanSquaredError(), Sgd(mlp, lr=0.1), 64, backend="compiled")
         lines.append(step.emit_c().count("\n"))

@@ -69,11 +69,6 @@ def prepared(name, size, dtype, steps):
     return optimizer, rng.standard_normal(size).astype(dtype)
 
 
-def ulps(ours, theirs):
-    """Return the distance in units in the last place of the value that is right."""
-    return np.abs(ours.astype("f8") - theirs) / np.spacing(np.abs(theirs))
-
-
 BOTH = ("adam", "adam in groups")
 """Optimizers that are compared in either dtype and in every size; the others by turns."""
 
@@ -100,7 +95,8 @@ def test_one_step_agrees_on_every_entry(name, dtype, steps):
         vectors = {"params": (ours.params.flat, numpy.params.flat)}
         vectors |= {m: (ours.moments[m], numpy.moments[m]) for m in ours.moments}
         for what, (mine, theirs) in vectors.items():
-            assert ulps(mine, theirs).max() <= MAX_ULPS, (what, size)
+            ulps = np.abs(mine.astype("f8") - theirs) / np.spacing(np.abs(theirs))
+            assert ulps.max() <= MAX_ULPS, (what, size)
 
 
 # ---------------------------------------------------------------- one class, both backends

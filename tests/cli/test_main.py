@@ -22,18 +22,14 @@ ALLOWED = {"click", "mlpengine", "mlpengine_cli"}
 """What help may import beyond the standard library."""
 
 
-def python(*args, **options):
-    return subprocess.run(
-        [sys.executable, *args], capture_output=True, text=True, check=False, **options
-    )
-
-
 def test_help_imports_only_click():
     script = (
         "import sys; from mlpengine_cli.main import run; code = run(['--help']);"
         "print(sorted(sys.modules)); sys.exit(code)"
     )
-    done = python("-c", script)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     names = set(eval(done.stdout.splitlines()[-1]))
     installed = {root for name in names if not _standard(root := name.split(".")[0])}

@@ -58,10 +58,6 @@ def a(once, rows, tmp_path):
     return shutil.copytree(once / "a", tmp_path / "a")
 
 
-def same(one, other):
-    return all(Path(one, f).read_bytes() == Path(other, f).read_bytes() for f in COMPARED)
-
-
 @pytest.mark.parametrize("number", [1, 20])
 def test_a_run_that_died_goes_on(number, mlpengine, a, caplog):
     with saving_until(lambda step, _: step >= number):
@@ -84,7 +80,7 @@ def test_a_run_that_died_goes_on(number, mlpengine, a, caplog):
     found = mlpengine("train", "--resume", "died")
     assert found.code == 0
     assert ("resumed  step-" in found.err) == (number > 5)
-    assert same(a, "died")
+    assert all(Path(a, f).read_bytes() == Path("died", f).read_bytes() for f in COMPARED)
     assert not list(Path("died").rglob(".tmp-*"))
 
 

@@ -28,17 +28,13 @@ NEUTRAL = {
 TARGETS = {MlpClassifier: LABELS, MlpRegressor: NUMBERS}
 
 
-def fitted(estimator, **options):
-    return estimator(**{"members": KINDS, **FOLDED, **options}).fit(X, TARGETS[estimator])
-
-
 def predicted(model, x=X):
     return model.predict_proba(x) if isinstance(model, MlpClassifier) else model.predict(x)
 
 
 @pytest.mark.parametrize("estimator", TARGETS)
 def test_the_prediction_is_the_mean_by_ensemble_weights(estimator):
-    model = fitted(estimator)
+    model = estimator(members=KINDS, **FOLDED).fit(X, TARGETS[estimator])
     used = {kind: share for kind, share in model.ensemble_weights_.items() if share}
     assert sum(used.values()) == pytest.approx(1)
     assert [mlp.is_linear for mlp in model.mlps_] == [k == "linear" for k in used for _ in range(3)]

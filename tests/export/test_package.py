@@ -30,11 +30,6 @@ def model():
     return Model(Mlp([2, 16, 1], activation="tanh", seed=1), preprocessor, "mse")
 
 
-def files_of(folder):
-    """Return the files of a folder by their paths in it."""
-    return {str(p.relative_to(folder)): p for p in sorted(folder.rglob("*")) if p.is_file()}
-
-
 # Of arduino-lint's schema of library.properties ("specification") and platformio-core's schemas of
 # library.json: letters of names, lengths, categories, the places of headers and sketches.
 PROPERTIES = {
@@ -62,7 +57,7 @@ def test_libraries_follow_the_rules_of_their_tool(tool, model, tmp_path):
         folder = tmp_path / kind / "Green_house"
         options = {} if kind == "online" else {"format": "c"}
         write(model, folder, package=tool, **options)
-        files = files_of(folder)
+        files = {str(p.relative_to(folder)): p for p in sorted(folder.rglob("*")) if p.is_file()}
         manifest = "library.properties" if tool == "arduino" else "library.json"
         name = f"Green_house_{kind}"
         sketch = f"examples/{name}/{name}.ino"

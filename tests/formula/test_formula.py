@@ -77,12 +77,6 @@ def run(outputs, given, arrays, floats_like):
     return out
 
 
-def pair(text):
-    """Return a formula and its gradients by x and y."""
-    formula = parse(text, ["x", "y"])
-    return formula, gradients(formula, dy, [x, y])
-
-
 @every_formula
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-13), ("float32", 3e-6)])
 def test_values_are_those_of_scipy(text, dtype, tolerance):
@@ -97,7 +91,8 @@ def test_values_are_those_of_scipy(text, dtype, tolerance):
 def test_gradients_are_the_differences_of_values(text):
     arrays, step = draw(), 1e-6
     seed = np.random.default_rng(5).standard_normal((7, 9))
-    formula, slopes = pair(text)
+    formula = parse(text, ["x", "y"])
+    slopes = gradients(formula, dy, [x, y])
     found = run(slopes, [dy, x, y], [seed, arrays["x"], arrays["y"]], seed)
     for name, slope in zip(arrays, found, strict=True):
         up, down = ({**arrays, name: arrays[name] + s} for s in (step, -step))

@@ -30,10 +30,6 @@ def by_feature(standardized):
     return value
 
 
-def of_batch(x):
-    return normalized(x, (0, *range(2, x.ndim)), 1e-5)
-
-
 def running(features):
     statistics = RunningStatistics(features, "float64")
     statistics.mean[:] = np.linspace(-1, 1, features)
@@ -63,7 +59,8 @@ def features(name, x, scale=None, bias=None, op=None, **options):
         return (normal(n + 1, *x), scale and positive(*scale), bias and normal(*bias))
 
     options = {"empty": False} | options
-    return Case(f"batch_norm {name}", op or BatchNorm(), make, by_feature(of_batch), **options)
+    truth = by_feature(lambda x: normalized(x, (0, *range(2, x.ndim)), 1e-5))
+    return Case(f"batch_norm {name}", op or BatchNorm(), make, truth, **options)
 
 
 def evaluated(name, *shape):

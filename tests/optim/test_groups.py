@@ -13,12 +13,6 @@ GROUPS = {"biases": Group(lr=0.25, weight_decay=0.5), "first": Group(lr=2.0)}
 MEMBERS = {"biases": ("0.bias", "2.bias"), "first": ("0.weight",), "none": ()}
 
 
-def grouped_model():
-    model = make_model()
-    model.groups = MEMBERS
-    return model
-
-
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_a_group_has_the_bits_of_an_optimizer_of_its_own(case):
     """Bits of the whole model trained with that group's rate and decay."""
@@ -31,7 +25,8 @@ def test_a_group_has_the_bits_of_an_optimizer_of_its_own(case):
             grads.flat[:] = gradient(model.params.flat, step)
             optimizer.step(model, grads)
         runs[lr] = model.params.views
-    model, grads = grouped_model(), make_grads(make_model())
+    model, grads = make_model(), make_grads(make_model())
+    model.groups = MEMBERS
     optimizer = case.make(model, groups=GROUPS, **case.options)
     for step in range(1, 60):
         grads.flat[:] = gradient(model.params.flat, step)
@@ -54,14 +49,10 @@ def grouped_step(backend):
     return TrainingStep(mlp, MeanSquaredError(), optimizer, 16, backend=backend)
 
 
-def data():
+def test_compiled_steps_of_groups_agree_with_numpy():
     rng = np.random.default_rng(3)
     x = rng.standard_normal((64, 4))
-    return x, np.stack([np.sin(x[:, 0]), x[:, 1] * x[:, 2]], 1), rng.permutation(960) % 64
-
-
-def test_compiled_steps_of_groups_agree_with_numpy():
-    x, y, order = data()
+    y, order = np.stack([np.sin(x[:, 0]), x[:, 1] * x[:, 2]], 1), rng.permutation(960) % 64
     numpy, ours = grouped_step("numpy"), grouped_step("compiled")
     assert ours.fused
     losses = [step.run_many(x, y, order)[0] for step in (numpy, ours)]

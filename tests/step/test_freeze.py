@@ -27,18 +27,13 @@ EXECUTORS = {
 """Options of a step, the layers that are frozen, and the distance from NumPy's results."""
 
 
-def rows():
-    g = np.random.default_rng(0)
-    x = g.standard_normal((40, 5)).astype("f4")
-    return x, np.sin(x[:, :2])
-
-
 def trained(optimizer, frozen, steps=4, **options):
     mlp = Mlp([5, 7, 6, 2], activation="tanh", seed=1)
     mlp.freeze(frozen)
     before = mlp.state_dict()
     step = TrainingStep(mlp, MeanSquaredError(), optimizer(mlp), 16, **options)
-    x, y = rows()
+    x = np.random.default_rng(0).standard_normal((40, 5)).astype("f4")
+    y = np.sin(x[:, :2])
     for start in range(steps):
         step(x[start : start + 16], y[start : start + 16])
     return mlp, before, step

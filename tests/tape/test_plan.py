@@ -20,12 +20,6 @@ from mlpengine.tape.record import as_tuple
 rematerialization = st.sampled_from(["keep", "balanced"])
 
 
-def poison(program: Program) -> None:
-    """Fill planned memory with NaN, so that whatever is read before it is written shows."""
-    for half in (program._forward, program._backward):
-        half.arena.bytes.fill(0xFF)
-
-
 def restart(tape: Tape) -> None:
     for record in tape.records:
         if record.op.name == "dropout":
@@ -45,7 +39,8 @@ def test_shared_memory_changes_no_bit(drawn, how, data):
     program = Program(
         tape, *outputs, rematerialization=how, keep=keep, retain=retain, backend="numpy"
     )
-    poison(program)
+    for half in (program._forward, program._backward):  # what is read too early is NaN
+        half.arena.bytes.fill(0xFF)
     x = np.random.default_rng(1).standard_normal(program.inputs["x"].shape)
     seeds = [np.random.default_rng(2).standard_normal(n.shape) for n in outputs]
     restart(tape)

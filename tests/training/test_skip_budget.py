@@ -132,13 +132,6 @@ def test_a_loop_that_an_exception_ended_goes_on_with_the_next_row():
     assert loop.step.mlp.params.flat.tobytes() == whole.step.mlp.params.flat.tobytes()
 
 
-def spiked(rows=()):
-    data = part(ROWS, 1, noise=0.5)
-    for row in rows:
-        data.x[row] *= 200
-    return data
-
-
 def first_order():
     """Return the order of the rows in the first epoch."""
     loop = make(None, every=1000)
@@ -149,7 +142,9 @@ def first_order():
 
 def test_spikes_are_seen_among_them(tmp_path):
     rows = {3, 100, first_order()[-2]}  # the last in the short batch
-    quick, seen, count = both(tmp_path, data=spiked(rows), every=50)
+    data = part(ROWS, 1, noise=0.5)
+    data.x[[*rows]] *= 200
+    quick, seen, count = both(tmp_path, data=data, every=50)
     assert quick == seen
     assert {spike.row for spike in quick[3]} >= rows
     assert count > 100

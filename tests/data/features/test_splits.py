@@ -9,12 +9,6 @@ from mlpengine.data.tables import read_table
 DIGITS = read_table("digits")["digit"].values
 
 
-def check_partition(split, n_rows):
-    parts = list(split.parts().values())
-    assert all(part.dtype == np.int64 and (np.diff(part) > 0).all() for part in parts)
-    np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(n_rows))
-
-
 GIVEN = {
     "random": {},
     "labels": {"labels": DIGITS[:200]},
@@ -28,7 +22,9 @@ GIVEN = {
 def test_every_row_is_in_one_part_and_the_seed_decides(fractions, kind):
     n_rows, given = 200, GIVEN[kind]
     split = split_rows(n_rows, fractions, seed=1, **given)
-    check_partition(split, n_rows)
+    parts = list(split.parts().values())
+    assert all(part.dtype == np.int64 and (np.diff(part) > 0).all() for part in parts)
+    np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(n_rows))
     sizes = [len(part) for part in split.parts().values()]
     shares = [*fractions, 0][:3]
     slack = {"random": 1, "labels": 10, "groups": 3, "times": 1}[kind]
