@@ -355,7 +355,7 @@ class Session:
                 now = {package: now.get(package) for package in then}
             if None not in (now, then) and now != then:
                 _log.warning(
-                    "warning: %s differ from the checkpoint's (%s, now %s): "
+                    "warning: not as in the checkpoint: %s (%s, now %s); "
                     "the last bits of the result may differ, too",
                     name, *differing(then, now),
                 )  # fmt: skip

@@ -120,6 +120,8 @@ def command(
             POSITIVE.check("--time-limit", time_limit)
         overrides = [parse_override(text) for text in settings]
         if epochs is not None:
+            if any(one.path == ("training", "epochs") for one in overrides):
+                raise UsageError("--epochs: must not be given with --set training.epochs")
             overrides.append(Override("--epochs", ("training", "epochs"), str(epochs)))
         overrides += [Override("--log", ("report", name), "true") for name in logs]
         model = None if warm_start is None else load(warm_start)

@@ -31,7 +31,7 @@ def report_all(error: ValidationError, document: Document) -> None:
             case "missing":
                 path = (*path, *issue["loc"][-1:])
                 option = _option_at(path, document.data)
-                about = (option and option.description) or "it has no default"
+                about = ((option and option.description) or "it has no default").removesuffix(".")
                 document.report(path, f"this key is required ({about})")
             case kind if kind in UNKNOWN:
                 document.report(path, _unknown_key(path, document.data))
@@ -62,6 +62,8 @@ def report_all(error: ValidationError, document: Document) -> None:
             text = text.replace("must be ", "must be true, false or ", 1)
         else:
             text += _quotes(path, value) or _advice(path, value, text, names.get(path, []))
+            option = _option_at(path, document.data) if value == "None" else None
+            text += "; write null" if option and type(None) in _parts(option.type) else ""
         if isinstance(value, str) and value not in ("none", r"\t"):
             text += suggestion(value, names.get(path, []))
         document.report(path, text)
@@ -93,7 +95,8 @@ def _advice(path: KeyPath, value: Any, text: str, names: Sequence[str]) -> str:
         return ""
     if re.fullmatch(r"[+-]?\d+,\d+", value) and "a number" in text:
         return f"; write {value.replace(',', '.')}, with a point"
-    if re.fullmatch(r"[0-9]+", value) and "whole" in text:
+    wanted = r"[0-9]+" if "whole" in text else r"[0-9]+\.?[0-9]*"
+    if re.fullmatch(wanted, value) and ("whole" in text or "a number" in text):
         return f"; write {value}, without quotes"
     option = re.fullmatch(r"[1-9]\d*([, ]+\d+)+", value)
     if option and "whole" in text:

@@ -10,7 +10,7 @@ import numpy as np
 
 from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import FLOATS, Array
-from mlpengine.core.wording import suggestion
+from mlpengine.core.wording import quoted, suggestion
 from mlpengine.diagnostics.constant_loss import baseline_loss, feature_sizes
 from mlpengine.diagnostics.layers import LayerFacts, NetworkFacts
 from mlpengine.diagnostics.monitor import Diagnostics
@@ -62,6 +62,8 @@ class Watch:
                 f"watch: loss must be one of {', '.join(LOSSES)} (got {loss!r})"
                 f"{suggestion(loss, LOSSES)}"
             )
+        if not isfinite(lr := settings.get("lr", 0.0)):
+            raise UsageError(f"watch: lr must be finite (got {lr})")
         self.loss = LOSSES[loss]() if isinstance(loss, str) else loss
         self.settings, self.steps = SimpleNamespace(**settings), 0
         self.dropout: tuple[float, ...] = ()
@@ -140,6 +142,9 @@ class Watch:
         """
         if not self._layers:
             raise UsageError("watch: record must be called for each layer before step")
+        if isinstance(loss, str | None) or prod(np.shape(loss)) != 1:
+            raise UsageError(f"watch: loss must be one number (got {quoted(loss)})")
+        loss = loss.reshape(()) if np.shape(loss) else loss
         self._total += loss
         self._counted += 1
         self.steps += 1

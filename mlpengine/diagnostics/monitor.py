@@ -252,6 +252,8 @@ class Diagnostics(Uncopyable):
         rows: Array | None,
     ) -> bool:
         """Do the work of `after_step` for a step that is `due` or has an unusually large norm."""
+        if scratch.mlp is not self.mlp:
+            raise UsageError(f"diagnostics: scratch must be of {self.mlp} (got {scratch.mlp})")
         probes = self._probes(scratch, grads)
         if norm > self.spikes.limit:
             self._note_spike(probes, step, norm, rows)

@@ -1,6 +1,7 @@
 """Convert tables to the inputs of an exported ONNX model."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -11,18 +12,20 @@ from mlpengine.data.features.column_kinds import FeatureKind
 from mlpengine.data.features.computed import ComputedColumn, finite_rows, with_columns
 from mlpengine.data.features.sources import LIMIT
 from mlpengine.data.tables import Column, Table
+from mlpengine.data.tables.frames import as_table
 from mlpengine.data.tables.parsing import WORDS, dates
 
 RANDOM_ROWS = 512
 """Number of random rows for the comparison of an ONNX model with mlpengine."""
 
 
-def onnx_inputs(preprocessor: Preprocessor, table: Table) -> dict[str, Array]:
+def onnx_inputs(preprocessor: Preprocessor, table: Any) -> dict[str, Array]:
     """Return the inputs of an exported model, by column name, each (rows, 1).
 
     Numbers, booleans, dates and numeric categories are float64, and a missing value is NaN.  Other
-    categories are text, and a missing value is "".
+    categories are text, and a missing value is "".  `table` may also be a data frame.
     """
+    table = as_table(table, **preprocessor.read_arguments)
     table.require(preprocessor.columns, "the model")
     texts = {c.column for c in preprocessor.categories if numeric_levels(c) is None}
     feed = {}

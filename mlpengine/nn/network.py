@@ -87,6 +87,14 @@ class Network(Recordable):
         network._thread, network.shared_scratches = local(), WeakValueDictionary()
         return network
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            if name in ("params", "in_shape", "_out_sizes"):
+                text = "__init__ must call super().__init__(inputs, parameters)"
+                raise AttributeError(f"{self._where}: {text} (there is no {name!r})")
+            return object.__getattribute__(self, name)
+
     def scratch(
         self,
         batch_size: int,

@@ -204,11 +204,12 @@ class Recordable(Saved):
         }
         try:
             returned = self.record(tape, *inputs.values())
-        except TypeError as error:
-            if "__array_ufunc__" not in str(error):
+        except (TypeError, ValueError) as error:
+            if "__array_ufunc__" not in str(error) and "zero-dimensional arr" not in str(error):
                 raise
             text = f"{self._where}: record: functions of NumPy do not take nodes ({error}); "
-            raise TapeError(f"{text}write methods of the node, such as x.tanh()") from error
+            advice = "write methods, such as x.tanh(), or mlpengine.tape.cat([x, y], axis=1)"
+            raise TapeError(text + advice) from error
         outputs = dict(returned) if isinstance(returned, Mapping) else {"": returned}
         where = f"{self._where}: record"
         if isinstance(returned, Mapping):

@@ -191,7 +191,13 @@ class Tape:
         With ``running="norm"``, the tape needs parameters ``norm.mean`` and ``norm.variance`` for
         the averages.  Training sets them to (1 - momentum) * average + momentum * batch statistic.
         """
-        parts = [self.parameter(f"{running}.{part}") for part in ("mean", "variance")]
+        names = [f"{running}.mean", f"{running}.variance"]
+        if self._params is not None and not {*names} <= self._params.specs.keys():
+            raise TapeError(
+                f"batch_norm: running={running!r} needs buffers; write, in the constructor, "
+                f"buffers={{{names[0]!r}: 8, {names[1]!r}: np.ones(8)}}"
+            )
+        parts = [self.parameter(name) for name in names]
         mean, variance = (self.params.views[node.name] for node in parts)
         statistics = RunningStatistics.over(mean, variance, momentum)
         y: Node = self.apply(BatchNorm(statistics, self.rng is not None, eps), x, scale, bias)

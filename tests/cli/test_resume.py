@@ -129,7 +129,7 @@ def test_another_environment_is_a_warning_and_threads_are_pinned(mlpengine, a, c
     monkeypatch.setattr(session_module, "environment", lambda n, e: seen.append(n) or real(n, e))
     with caplog.at_level(logging.WARNING, "mlpengine"):
         assert mlpengine("train", "--resume", "a", "-q").code == 0
-    assert "packages differ from the checkpoint's ({'numpy': '1.0'}" in caplog.text
+    assert "not as in the checkpoint: packages ({'numpy': '1.0'}" in caplog.text
     assert seen == [2]
 
 

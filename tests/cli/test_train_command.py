@@ -54,6 +54,8 @@ def test_the_run_directory_holds_everything(mlpengine, config):
     for name in (*(OWN_FILES & {*os.listdir(run)}), "best.yaml", "checkpoints/step-1.safetensors"):
         assert "is a file of the run" in mlpengine("schema", "-o", run / name).err
     assert "name one, or write /dev/stdout" in mlpengine("schema", "-o", "-").err
+    twice = mlpengine("train", "config.yaml", "--epochs", 3, settings=["training.epochs=4"])
+    assert (twice.code, "--set training.epochs" in twice.err) == (2, True)
     assert {*os.listdir(run)} <= OWN_FILES | OWN_FOLDERS
     assert mlpengine("schema", "-o", run / "own.json").code == 0
     assert (run / "config.yaml").read_text() == SMALL

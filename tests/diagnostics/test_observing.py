@@ -119,8 +119,10 @@ def test_every_must_be_positive(every):
         Diagnostics(Mlp([2, 2]), every=every)
 
 
-def test_evaluation_buffers_are_refused():
-    mlp = Mlp([2, 3, 2])
+def test_evaluation_buffers_and_those_of_another_network_are_refused():
+    mlp, other = Mlp([2, 3, 2]), Mlp([2, 4, 2])
+    with pytest.raises(UsageError, match="diagnostics: scratch must be of"):
+        Diagnostics(mlp).after_step(other.scratch(4), other.gradients(4), 1)
     scratch, grads = mlp.scratch(4, training=False), mlp.gradients(4)
     with pytest.raises(UsageError, match="rematerialization='keep'"):
         Diagnostics(mlp).after_step(scratch, grads, 1)

@@ -117,8 +117,9 @@ def test_a_loss_that_is_not_finite_is_named(recorded):
 
 
 def test_misuse_is_told_in_one_line():
-    with pytest.raises(UsageError, match="did you mean 'mse'"):
-        Watch("msee")
+    for loss, lr, text in (("msee", 1.0, "did you mean 'mse'"), ("mse", np.nan, "lr must be fin")):
+        with pytest.raises(UsageError, match=text):
+            Watch(loss, lr=lr)
     for call in (Watch().verdicts, Watch().epoch):
         with pytest.raises(UsageError, match="no step so far"):
             call()
@@ -126,7 +127,10 @@ def test_misuse_is_told_in_one_line():
     with pytest.raises(UsageError, match="record"):
         seen.step(1.0)
     seen.record("one", weights=np.ones((2, 2)))
-    seen.step(1.0)
+    for wrong in (np.ones(3), "1", None):
+        with pytest.raises(UsageError, match="one number"):
+            seen.step(wrong)
+    seen.step(np.ones(1))
     with pytest.raises(UsageError, match="first step"):
         seen.record("two", weights=np.ones((2, 2)))
 

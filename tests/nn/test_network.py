@@ -126,6 +126,11 @@ REFUSED = {
         lambda: own(lambda _, x: x.dropout(0.5, np.random.default_rng(0))).scratch(4),
         "write tape.dropout(h, 0.5)",
     ),
+    "no buffers": (
+        lambda: own(lambda t, x: t.batch_norm(x, running="n")).scratch(4),
+        "buffers={'n.mean': 8, 'n.variance': np.ones(8)}",
+    ),
+    "NumPy": (lambda: own(lambda _, x: np.concatenate([x, x])).scratch(4), "tape.cat([x, y], axis"),
     "batch norm": (lambda: own(lambda t, x: x.batch_norm()).scratch(4), "among the buffers"),
     "to freeze": (lambda: Gated().freeze(["gat"]), "freeze must name parameters (got 'gat')"),
     "all frozen": (lambda: own(linear).freeze(["w"]), "a layer must be left to train"),
@@ -143,3 +148,13 @@ def test_what_cannot_be_is_one_clear_error(name):
         make()
     assert isinstance(error.value, DtypeError | UsageError | TapeError | NumericalError)
     assert text in str(error.value)
+
+
+def test_a_network_without_a_base_names_the_call_that_makes_it():
+    class Without(Network):
+        def __init__(self):
+            self.size = 3
+
+    for use in (Adam, lambda network: network.predict(X)):
+        with pytest.raises(AttributeError, match=r"Without: .* super\(\).__init__\(inputs, param"):
+            use(Without())
