@@ -377,7 +377,7 @@ def _measured(
     of_data = [*cell_verdicts(file, data.tables), *of_columns]
     model = data.recorded(fitted.model(data.tables.preprocessor), measured)
     source = data.tables.parts["train"][0].source
-    told = [f"{source}: {line}" for line in warned]
+    told = [*(f"{source}: {line}" for line in warned), *data.loss_remarks]
     return model, FitResult(
         **vars(fitted.result),
         metrics=measured.metrics,

@@ -64,6 +64,8 @@ class LoadedData:
     """A transfer set in memory, in place of the config's `data.transfer_set`."""
     warm_start: str | None = None
     """`OTHER_ROWS` if the networks of a warm start may have been trained on some of these rows."""
+    loss_remarks: Sequence[str] = ()
+    """Warnings about the loss for these targets."""
 
     @cached_property
     def transfer(self) -> TransferSet | None:
@@ -175,12 +177,14 @@ def load_data(
                 else ""
             )
             raise file.wrong(("loss",), f"{error}{advice}") from error
-        _check_predictions(loss, parts["train"].y)
+    remarks = _prediction_remarks(loss, parts["train"].y)
+    for line in remarks:
+        _log.warning(f"warning: {line}")
     loss = _balanced(file, loss, parts["train"], task)
     learned = [part for name, part in parts.items() if name != "test"]
     if isinstance(task, Regression) and any(np.isnan(part.y).any() for part in learned):
         loss = KnownTargets(task.loss)
-    data = LoadedData(file, tables, task, loss, parts)
+    data = LoadedData(file, tables, task, loss, parts, loss_remarks=remarks)
     if warm_start is None:
         return data
     record = warm_start.record
@@ -215,18 +219,21 @@ def load_run_data(run: Path, preprocessor: Preprocessor | None, command: str = "
     return load_data(file, preprocessor)
 
 
-def _check_predictions(loss: EntryLoss, y: Array) -> None:
-    """Warn if the lowest loss of a target is at a prediction far from the target."""
-    if "regression" not in loss.tasks or loss.columns > 1:
-        return
-    target = float(y.ravel()[np.nanargmax(np.abs(y))])
-    best = loss.best_prediction(target)
-    if abs(best - target) > 0.1 * abs(target):
-        _log.warning(
-            f"warning: loss {loss.name}: is lowest at the prediction {best:.3g} for the target "
-            f"{target:.3g}; if another function of the output predicts the target, define it in "
-            "the property predictions of a loss class"
-        )
+def _prediction_remarks(loss: Loss, y: Array) -> list[str]:
+    """Return a remark if the lowest loss of a target is at a prediction far from the target."""
+    if not isinstance(loss, EntryLoss) or "regression" not in loss.tasks or loss.columns > 1:
+        return []
+    targets = np.nanquantile(y, [0, 0.25, 0.5, 0.75, 1]).astype(np.float64)
+    best = np.array([loss.best_prediction(target) for target in targets])
+    far = np.abs(best - targets)
+    worst, size = int(far.argmax()), np.ptp(targets) or np.abs(targets).max()
+    if not far[worst] > 0.1 * size:
+        return []
+    return [
+        f"loss {loss.name}: is lowest at the prediction {best[worst]:.3g} for the target "
+        f"{targets[worst]:.3g}; if another function of the output predicts the target, define it "
+        "in the property predictions of a loss class"
+    ]
 
 
 def _check_folds(train: Split, folds: Array | None) -> None:

@@ -20,6 +20,9 @@ HALVINGS = 64
 NEAR = 1e-2
 """`turning_point` stops if its range is narrower than this and a secant step stays in place."""
 
+BESIDE = 1e-3
+"""Where the slope is 0, `turning_point` reads it also this share of the range to each side."""
+
 COLUMN_PASSES = 50
 """Maximum number of rounds in `lowest`."""
 
@@ -194,6 +197,10 @@ def turning_point(slope: Callable[[Array], Array], shape: tuple[int, ...]) -> Ar
                     break
                 best = point
             at = slope(point)
+            if (at == 0).any():  # also at a maximum: do not stop where a step to a side lowers it
+                after = slope(point + (high - point) * BESIDE)
+                before = slope(point - (point - low) * BESIDE)
+                at = np.where(at != 0, at, np.where(after < 0, after, np.maximum(before, 0.0)))
             down, up = at <= 0, at >= 0
             low, at_low = np.where(down, point, low), np.where(down, at, at_low)
             high, at_high = np.where(up, point, high), np.where(up, at, at_high)
