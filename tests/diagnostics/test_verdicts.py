@@ -319,6 +319,7 @@ SHIPPED = dict.fromkeys(VERDICTS)
         ({"quantities": {"input_mean": 0.0, "input_std": 40.0, "saturated_share/0": 0.9}},
          ["input_scale"]),
         ({"quantities": {**FAST, "dead_share/0": 0.9, "depth_slope": -3.0}}, ["lr_high"]),
+        ({"quantities": {**FAST, "dead_share/0": 0.9}, "target_rms": 3e9}, ["target_scale"]),
         ({"quantities": {**CLIPPED, **SLOW}}, ["clip_low"]),
         ({"mlp": zeros(), "quantities": {**SLOW, "depth_slope": -3.0}}, ["no_gradient"]),
         ({"failure": "step 3", "baselines": LAGGING, "epochs": curve(TEN)}, ["nonfinite"]),
