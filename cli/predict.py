@@ -104,7 +104,8 @@ def command(
 ) -> None:
     """Predict the rows of FILE (- is stdin) with the model of RUN, a run directory or model file.
 
-    Columns may be in any order; further columns and the target are ignored.
+    Columns may be in any order; further columns are ignored.  So is the target, unless lags or
+    windows read it: then FILE needs its column, with empty cells where it is not known yet.
 
     For classes, the output has the class and the probability of each class.  For numbers, it has
     the prediction in the units of the target, in a column with the name of the target, such as

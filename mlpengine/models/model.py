@@ -693,7 +693,10 @@ class Model:
         if history is not None and not self.preprocessor.history.names:
             raise UsageError("--history: needs a model with data.lags or data.rolling")
         before = None if history is None else self._read(history)
-        return self.preprocessor.history.extended(self._read(data), before, "the model")
+        own, table = self.preprocessor, self._read(data)
+        if not all(name in table for name in own.history.names):
+            table.require(own.table_columns, "the model")
+        return own.history.extended(table, before, "the model")
 
     def _read(self, data: Any) -> Table:
         how = self.preprocessor.read_arguments

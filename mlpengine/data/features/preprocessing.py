@@ -316,8 +316,10 @@ class Preprocessor:
 
     def _checked(self, table: Table, rows: Array | None) -> Table:
         """Append the computed columns to a table, and check that no training column is missing."""
-        table = with_columns(self._own(table), self.computed, rows)
-        self._check_columns(table)
+        table = self._own(table)
+        table.require(self.columns, "the model", taken=self.options.target)
+        table = with_columns(table, self.computed, rows)
+        self._check_kinds(table)
         return table
 
     def _write(
@@ -332,8 +334,7 @@ class Preprocessor:
 
     def unknown_texts(self, table: Table) -> dict[str, Counter[str]]:
         """Return, for each column, the texts that are not levels and their number of rows."""
-        read = [c.column for c in self.categories]
-        table.require(read, "the model", taken=self.options.target)
+        table.require(self.columns, "the model", taken=self.options.target)
         each = {c.column: c.unknown_texts(table) for c in self.categories}
         return {column: texts for column, texts in each.items() if texts}
 
@@ -369,8 +370,7 @@ class Preprocessor:
         )
         return Dataset(features, *self._targets(_part(table, self.target_columns(table), rows)))
 
-    def _check_columns(self, table: Table) -> None:
-        table.require(self.columns, "the model", taken=self.options.target)
+    def _check_kinds(self, table: Table) -> None:
         kinds: dict[str, str] = {name: one.kind for name, one in self.operands.items()}
         for name, kind in (kinds | self.kinds).items():
             column = table[name]

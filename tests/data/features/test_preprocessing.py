@@ -400,7 +400,7 @@ def test_levels_that_say_nothing_of_the_target_have_small_features():
 
 
 TRANSFORMS = {
-    "missing column": ("a,w\n1,u\n", "the model needs column 'b'"),
+    "missing columns": ("a,v\n1,u\n", "the model needs columns 'b', 'w'"),
     "text for a number": ("a,b,w\nx,1,u\n", "line 2, column 'a': a number is needed ('x')"),
     "two spellings of an answer": (
         "a,b,w\ntrue,1,u\n0,1,u\n" + 6 * "n/a,1,u\n",
@@ -428,7 +428,7 @@ def test_transforming_names_the_place(name, tmp_path):
     fitted = Preprocessor("y", clip="none").fit(csv_table(tmp_path, head + rows))
     table = csv_table(tmp_path, content, "u.csv")
     with pytest.raises(DataError) as caught:
-        fitted.transform(table)
+        [read(table) for read in (fitted.unknown_texts, fitted.transform)]  # as `predict`
     assert message in str(caught.value)
 
 
