@@ -63,7 +63,7 @@ def comparison(first: Path, second: Path) -> tuple[dict[str, Any], list[str]]:
     names, runs = [str(first), str(second)], [read_run(path) for path in (first, second)]
     collected = [collect(run, QUICK, whole=False) for run in runs]
     lead = lead_of(collected, [run.model.threshold if run.model else None for run in runs])
-    if lead and lead.metric == "cost":
+    if not isinstance(lead, str) and lead.metric == "cost":
         costs = table[f"{part_title(lead.part)} cost"]
         for k, other in enumerate(reversed(costs)):
             if costs[k].value is None and other.value is not None:
@@ -75,7 +75,7 @@ def comparison(first: Path, second: Path) -> tuple[dict[str, Any], list[str]]:
         "settings": settings,
         "metrics": {label: [one.value for one in row] for label, row in table.items()},
         "standard_errors": {label: row for label, row in errors.items() if any(row)},
-        **(lead.as_dict(names) if lead else NO_LEAD),
+        **(NO_LEAD | {"reason": lead} if isinstance(lead, str) else lead.as_dict(names)),
     }
     return data, comparison_text(results, table, data)
 
@@ -131,6 +131,11 @@ def comparison_text(
         lines.append(f"warning: {TOO_GOOD}")
     elif any(key == "seed" or key.startswith("data.") for key in settings):
         lines.append("note: seed or data settings differ; the runs may have trained on other rows")
+    lines += [
+        f"note: {name} was interrupted, so it has no test metrics; the last line is about its model"
+        for name, one in zip(names, results, strict=True)
+        if one.get("ending") == "interrupted"
+    ]
     costs = [values for key, values in settings.items() if ".threshold.costs." in key]
     if any(None not in values for values in costs):
         lines.append(f"note: the costs differ; the last line has the costs of {names[0]}")

@@ -10,8 +10,8 @@ from mlpengine.diagnostics.thresholds import PROBABLE, SMALL_LEAD
 from mlpengine.models.baselines import Guess, baseline_scores
 from mlpengine.models.metrics import higher_is_better
 
-NO_LEAD = dict.fromkeys(("by", "ahead", "difference", "error", "better"))
-"""Data in place of `Lead.as_dict` for two runs that cannot be compared."""
+NO_LEAD = dict.fromkeys(("by", "ahead", "difference", "error", "better", "reason"))
+"""Data in place of `Lead.as_dict` for two runs that cannot be compared, for a `reason`."""
 
 
 class Lead(NamedTuple):
@@ -53,11 +53,7 @@ class Lead(NamedTuple):
 def lead_text(data: Mapping[str, Any]) -> str:
     """Return the data of `Lead.as_dict` as text."""
     if data["by"] is None:
-        return (
-            "no run is better: the runs have no common metric on the same rows, or the data cannot "
-            "be read; in Python, model.compare(other, table) compares models of one target on new "
-            "rows"
-        )
+        return f"no run is better: {data['reason']}"
     if data["ahead"] is None and data["difference"] != 0:
         return f"no model is better: {data['by']} has no value on these rows"
     if data["ahead"] is None:

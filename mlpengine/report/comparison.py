@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mlpengine.config.baselines import ScoredRows
+from mlpengine.core.wording import quoted
 from mlpengine.models import baselines
 from mlpengine.models.comparison import Lead, paired_lead
 from mlpengine.models.metrics import higher_is_better
@@ -12,40 +13,53 @@ from mlpengine.models.task import Threshold
 
 from .collect import Collected
 
+ON_NEW_ROWS = "; in Python, model.compare(other, table) compares the models on new rows"
+"""Advice for runs of one target that share no rows to compare them on."""
+
 
 def lead_of(
     collected: Sequence[Collected], thresholds: Sequence[Threshold | None] = ()
-) -> Lead | None:
-    """Return the lead of the better of two runs.
+) -> Lead | str:
+    """Return the lead of the better of two runs, or the reason why they cannot be compared.
 
     If a run's threshold has costs, the metric is the mean cost, with the costs of the first such
-    run; if both predict the same quantiles, it is the pinball loss.  Returns None if the runs
-    differ in metric, table, target, classes or predicted rows, or if a warm start may have been
-    trained on the predicted rows.
+    run; if both predict the same quantiles, it is the pinball loss.  Runs cannot be compared if
+    they differ in metric, table, target, classes or predicted rows, or if a warm start may have
+    been trained on the predicted rows.
     """
-    scores = [one.data["score"] for one in collected if one.data.get("score")]
-    models = [one.data["model"] for one in collected if one.data.get("model")]
     scored = [one.scored for one in collected if one.scored]
+    for one in collected:
+        if not (one.scored and one.data.get("model") and one.data.get("score")):
+            return str([f"{one.data['name']} has no score", *one.data["notes"]][-1])
+    models = [one.data["model"] for one in collected]
+    for what, key in (("targets", "target"), ("classes", "classes"), ("tables", "source")):
+        if reason := _difference(what, [model[key] for model in models]):
+            return reason + ON_NEW_ROWS * (key == "source")
+    if any(one.data["result"].get("warm_start") for one in collected):
+        return "rows of this table may have trained the networks of the warm start" + ON_NEW_ROWS
     judge = next((one for one in thresholds if one and one.costs), None)
-    metrics = {"cost" if judge else score["metric"] for score in scores}
-    tables = {(model["source"], *model["target"], *model["classes"]) for model in models}
-    too_good = any(one.data["result"].get("warm_start") for one in collected)
-    if len(scores) < 2 or len(scored) < 2 or len(metrics) != 1 or len(tables) != 1 or too_good:
-        return None
-    (metric,) = metrics
+    metrics = ["cost" if judge else one.data["score"]["metric"] for one in collected]
     first, other = scored
-    if not judge and baselines.by_pinball([first.task, other.task], first.rows.truth):
+    tasks, metric = [first.task, other.task], metrics[0]
+    if not judge and baselines.by_pinball(tasks, first.rows.truth):
         metric = "pinball"
-    elif metric == "pinball":  # of other levels
-        return None
+    elif "pinball" in metrics or metrics[0] != metrics[1]:
+        levels = _difference("quantiles", [[*task.levels] for task in tasks])
+        return levels or _difference("metrics", metrics) or "targets are missing"
     pair = paired(first, other, metric, judge)
     if pair is None:
-        return None
+        return "they predicted different rows" + ON_NEW_ROWS
     value, error, level = pair
     sign = 1 if higher_is_better(metric) else -1
     ahead = int(sign * value < 0)
     value, error = float(f"{abs(value):.6g}"), float(f"{error:.6g}")
     return Lead(metric, first.part, ahead, value, error, level)
+
+
+def _difference(what: str, pair: Sequence[object]) -> str:
+    """Return the difference of two runs as text; "" if there is none."""
+    first, other = pair
+    return f"their {what} differ ({quoted(first)} and {quoted(other)})" * (first != other)
 
 
 def paired(

@@ -328,7 +328,7 @@ def test_compare(at):
     assert at("train", "flowers.yaml", "--out", "other", *fast).code == 0
     target = ["--out", "target", "--set", "data.target=color"]
     assert at("train", "flowers.yaml", *fast, *target).code == 0
-    assert "no run is better: " in at("compare", "run", "target").out
+    assert "no run is better: their targets" in at("compare", "run", "target").out
     found = json.loads(at("compare", "run", "other", "--json").out)
     assert found["settings"]["model.hidden"] == [[64, 64], [3]]
     assert (found["by"], found["standard_errors"]) == ("test accuracy", {})
@@ -342,7 +342,8 @@ def test_compare(at):
     assert f"by {found['difference']:#.2g} +- {found['error']:#.2g} in test accuracy" in text
     assert re.search(r"the settings are the same(.|\n)*equal in", at("compare", "run", "run").out)
     costs = {"runs": ["a", "b"], "settings": {"training.threshold.costs.false_negative": [7, 5]}}
-    assert comparison_text([{}, {}], {}, NO_LEAD | costs)[-2].endswith("has the costs of a")
+    lines = comparison_text([{}, {"ending": "interrupted"}], {}, NO_LEAD | costs)
+    assert [line[:9] for line in lines[-3:-1]] == ["note: b w", "note: the"]
     given = ["--set", "training.threshold.costs={false_negative: 9}"]
     assert at("train", "flowers.yaml", "--out", "costs", *fast, *given).code == 0
     shown = json.loads(at("compare", "other", "costs", "--json").out)["metrics"]["test cost"]

@@ -57,15 +57,16 @@ def predictions(text):
     [
         *((text, "have a lower bound") for text in ("y - t", "-(y - t) ** 2", "-exp(y) * t")),
         ("(y - log1p(t - 9)) ** 2", "be finite"),
-        ("exp(-y * t)", None),
+        *((text, None) for text in ("exp(-y * t)", "(log1p(exp(y)) - t) ** 2")),
     ],
 )
-def test_a_formula_needs_finite_values_and_a_lower_bound(text, needs, folder, mlpengine):
+def test_a_formula_needs_finite_values_and_a_lower_bound(text, needs, folder, mlpengine, caplog):
     write(folder, json.dumps({"formula": text}), "size")
     ran = mlpengine("train", "c.yaml", "-q", "--set", "training.epochs=1")
     assert ran.code == (2 if needs else 0)
     assert (f"c.yaml:3: loss: formula: the loss must {needs}" in ran.err) == bool(needs)
     assert ("data.standardize_target" in ran.err) == bool(needs)
+    assert ("lowest at" in caplog.text) == (not needs)
     MeanSquaredError().check_bounded(np.array([[6e12], [np.nan]]))
 
 
@@ -198,12 +199,13 @@ def test_quantiles_are_of_the_loss_or_of_errors(folder, mlpengine):
     _, values = predictions(mlpengine("predict", "run", "rows.csv", "--quantile", "0.2").out)
     mean, deviation, low = values.T
     np.testing.assert_allclose(low, norm.ppf(0.2, mean, deviation), rtol=1e-6)
-    write(folder, "{name: quantile, levels: [0.1, 0.5, 0.9000001]}", "level")
+    write(folder, "{name: quantile, levels: [0.1, 0.4, 0.9000001]}", "level")
     assert mlpengine("train", "c.yaml", "--out", "lines", "-q").code == 0
     given = ["--quantile", "0.2,0.9000001"]
     header, values = predictions(mlpengine("predict", "lines", "rows.csv", *given).out)
-    assert header == ["level_0.1", "level_0.5", "level_0.9000001", "level_0.2"]
-    np.testing.assert_allclose(values[:, 3], 0.75 * values[:, 0] + 0.25 * values[:, 1], rtol=1e-6)
+    assert header == ["level_0.1", "level_0.4", "level_0.9000001", "level_0.2"]
+    np.testing.assert_allclose(values[:, 3], (2 * values[:, 0] + values[:, 1]) / 3, rtol=1e-6)
+    assert "quantiles" in json.loads(mlpengine("compare", "lines", "run", "--json").out)["reason"]
     write(folder, "mse", "level")
     few = ["--set", "training.epochs=2", "--set", "training.folds=3"]
     assert mlpengine("train", "c.yaml", "--out", "folds", "-q", *few).code == 0
