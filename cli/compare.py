@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
+import numpy as np
 
 from mlpengine.config.load import differing_settings, load_config
 from mlpengine.core.wording import error_text, metric_text, printable
@@ -69,6 +70,12 @@ def comparison(first: Path, second: Path) -> tuple[dict[str, Any], list[str]]:
             if costs[k].value is None and other.value is not None:
                 gap = lead.value if lead.ahead != k else -lead.value
                 costs[k] = Score(other.value + gap)
+    if lead and lead.metric == "pinball":
+        table[f"{part_title(lead.part)} pinball"] = [
+            Score(float(np.average(np.asarray(losses), weights=one.rows.weights)))
+            for one in (each.scored for each in collected if each.scored)
+            for losses in [one.task.pinball_losses(one.rows.truth, one.output)]
+        ]
     errors = {label: [one.error for one in row] for label, row in table.items()}
     data = {
         "runs": names,
@@ -131,6 +138,8 @@ def comparison_text(
         lines.append(f"warning: {TOO_GOOD}")
     elif any(key == "seed" or key.startswith("data.") for key in settings):
         lines.append("note: seed or data settings differ; the runs may have trained on other rows")
+    if any(key.startswith("loss.") for key in settings):
+        lines.append("note: the loss functions differ; do not compare the values of the losses")
     costs = [values for key, values in settings.items() if ".threshold.costs." in key]
     if any(None not in values for values in costs):
         lines.append(f"note: the costs differ; the last line has the costs of {names[0]}")
