@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
+import numpy as np
 
 from mlpengine.config.load import differing_settings, load_config
 from mlpengine.core.wording import error_text, metric_text, printable
-from mlpengine.models.comparison import NO_LEAD, lead_text
+from mlpengine.models.comparison import NO_LEAD, Lead, lead_text
 from mlpengine.report import QUICK, collect, lead_of, read_run
 from mlpengine.training.measure import ONE_NETWORK
 from mlpengine.training.result import TOO_GOOD, read_result
@@ -63,19 +64,25 @@ def comparison(first: Path, second: Path) -> tuple[dict[str, Any], list[str]]:
     names, runs = [str(first), str(second)], [read_run(path) for path in (first, second)]
     collected = [collect(run, QUICK, whole=False) for run in runs]
     lead = lead_of(collected, [run.model.threshold if run.model else None for run in runs])
-    if not isinstance(lead, str) and lead.metric == "cost":
+    if isinstance(lead, Lead) and lead.metric == "cost":
         costs = table[f"{part_title(lead.part)} cost"]
         for k, other in enumerate(reversed(costs)):
             if costs[k].value is None and other.value is not None:
                 gap = lead.value if lead.ahead != k else -lead.value
                 costs[k] = Score(other.value + gap)
+    if isinstance(lead, Lead) and lead.metric == "pinball":
+        table[f"{part_title(lead.part)} pinball"] = [
+            Score(float(np.average(np.asarray(losses), weights=one.rows.weights)))
+            for one in (each.scored for each in collected if each.scored)
+            for losses in [one.task.pinball_losses(one.rows.truth, one.output)]
+        ]
     errors = {label: [one.error for one in row] for label, row in table.items()}
     data = {
         "runs": names,
         "settings": settings,
         "metrics": {label: [one.value for one in row] for label, row in table.items()},
         "standard_errors": {label: row for label, row in errors.items() if any(row)},
-        **(NO_LEAD | {"reason": lead} if isinstance(lead, str) else lead.as_dict(names)),
+        **(lead.as_dict(names) if isinstance(lead, Lead) else NO_LEAD | {"reason": lead}),
     }
     return data, comparison_text(results, table, data)
 
@@ -136,6 +143,8 @@ def comparison_text(
         for name, one in zip(names, results, strict=True)
         if one.get("ending") == "interrupted"
     ]
+    if any(key.startswith("loss.") for key in settings):
+        lines.append("note: the loss functions differ; do not compare the values of the losses")
     costs = [values for key, values in settings.items() if ".threshold.costs." in key]
     if any(None not in values for values in costs):
         lines.append(f"note: the costs differ; the last line has the costs of {names[0]}")

@@ -112,7 +112,7 @@ def command(
     if path is not None and path.exists() and not (force or device):
         raise UsageError(f"{path}: exists already; choose another name with -o, or add --force")
     if path is not None:
-        keep_other_kinds(path, ".yaml", ".yml")
+        _check_out(path, f"{name}.yaml")
     source = data if data in DATASETS else _beside(Path(data), path)
     _check_name(data, source)
     test_source = None
@@ -181,6 +181,12 @@ def command(
     if path is not None and not device:
         say(f"wrote {path} and {path.with_name(SCHEMA_FILE)}")
         say(f"next: mlpengine check {pasted(path)}; mlpengine train {pasted(path)}")
+
+
+def _check_out(path: Path, usual: str) -> None:
+    if path.name == SCHEMA_FILE:
+        raise UsageError(f"{path}: the schema has this name; write -o {usual}")
+    keep_other_kinds(path, ".yaml", ".yml")
 
 
 def _check_file(test: Path, data: Path) -> None:

@@ -186,6 +186,8 @@ def _mistakes(
     if task.threshold is not None:
         limit, positive = task.threshold.value, texts[task.threshold.positive]
         name += f" at a threshold of {limit:.3f} for {cut(positive)}"
+        if costs := task.threshold.costs:
+            name += " (costs: false_negative {:g}, false_positive {:g})".format(*costs)
     heads, sides = cut_apart(texts, 12), cut_apart(texts, 20)
     width = max(7, *(columns_of(text) + 2 for text in heads))
     first = max(map(columns_of, sides)) + 2

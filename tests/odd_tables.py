@@ -82,10 +82,10 @@ ODD = {
     "blanks between thousands": Odd(
         plain(lambda i: f"{1 + i} {i * 7 % 900 + 100}"), {"decimal": ",", "thousands": " "}, WHOLE
     ),
-    "tabs": Odd(
-        lines(lambda i: f"{number(i)}\t{i % 3}\t{number(3 * i)}", "a\todd\ty"),
-        {"delimiter": "\t"},
-        WHOLE,
+    "tabs, and commas that other columns make decimal marks": Odd(
+        lines(lambda i: f"{number(i, ',')}\t{1 + i},{i * 7 % 900 + 100}\t{3 * i}", "a\todd\ty"),
+        {"delimiter": "\t", "decimal": ","},
+        NUMBER,
     ),
     "Windows text": Odd(
         lines(lambda i: f"{number(i)},{TOWNS[i % 2]},{number(3 * i)}", encoding="cp1252"),

@@ -52,7 +52,7 @@ class ConfigFile:
         """Return a data file beside the config or in the working directory, or None."""
         for candidate in (self.path.parent / source, Path(source)):
             if os.path.exists(candidate):  # Path.exists raises if a name is too long
-                return candidate.resolve()
+                return full if (full := candidate.resolve()).exists() else candidate
         return None
 
     def resolved(self) -> str:

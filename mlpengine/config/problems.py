@@ -62,7 +62,8 @@ def report_all(error: ValidationError, document: Document) -> None:
             text = text.replace("must be ", "must be true, false or ", 1)
         else:
             text += _quotes(path, value) or _advice(path, value, text, names.get(path, []))
-            option = _option_at(path, document.data) if value == "None" else None
+            is_none = isinstance(value, str) and value == "None"
+            option = _option_at(path, document.data) if is_none else None
             text += "; write null" if option and type(None) in _parts(option.type) else ""
         if isinstance(value, str) and value not in ("none", r"\t"):
             text += suggestion(value, names.get(path, []))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mlpengine.core.errors import UsageError
+from mlpengine.core.fields import Limits
 from mlpengine.core.spec import FLOATS, Array
 from mlpengine.core.wording import quoted, suggestion
 from mlpengine.diagnostics.constant_loss import baseline_loss, feature_sizes
@@ -62,8 +63,8 @@ class Watch:
                 f"watch: loss must be one of {', '.join(LOSSES)} (got {loss!r})"
                 f"{suggestion(loss, LOSSES)}"
             )
-        if not isfinite(lr := settings.get("lr", 0.0)):
-            raise UsageError(f"watch: lr must be finite (got {lr})")
+        if (lr := settings.get("lr")) is not None:
+            Limits(at_least=0).check("watch: lr", lr)
         self.loss = LOSSES[loss]() if isinstance(loss, str) else loss
         self.settings, self.steps = SimpleNamespace(**settings), 0
         self.dropout: tuple[float, ...] = ()

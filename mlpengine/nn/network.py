@@ -91,8 +91,8 @@ class Network(Recordable):
 
         def __getattr__(self, name):
             if name in ("params", "in_shape", "_out_sizes"):
-                text = "__init__ must call super().__init__(inputs, parameters)"
-                raise AttributeError(f"{self._where}: {text} (there is no {name!r})")
+                text = "__init__ must call super().__init__(inputs, parameters) before this"
+                raise AttributeError(f"{self._where}: {text}")
             return object.__getattribute__(self, name)
 
     def scratch(

@@ -193,10 +193,8 @@ class Tape:
         """
         names = [f"{running}.mean", f"{running}.variance"]
         if self._params is not None and not {*names} <= self._params.specs.keys():
-            raise TapeError(
-                f"batch_norm: running={running!r} needs buffers; write, in the constructor, "
-                f"buffers={{{names[0]!r}: 8, {names[1]!r}: np.ones(8)}}"
-            )
+            wanted = f"{{{names[0]!r}: 8, {names[1]!r}: np.ones(8)}}"
+            raise TapeError(f"batch_norm: the constructor must have buffers={wanted}")
         parts = [self.parameter(name) for name in names]
         mean, variance = (self.params.views[node.name] for node in parts)
         statistics = RunningStatistics.over(mean, variance, momentum)

@@ -15,7 +15,7 @@ from mlpengine.training.checkpoint import (
     read_checkpoint,
 )
 from mlpengine.training.result import failure
-from mlpengine.training.run_directory import FAILURE_FILE
+from mlpengine.training.run_directory import FAILURE_FILE, RESULT_FILE
 
 _log = logging.getLogger("mlpengine")
 
@@ -59,7 +59,8 @@ def load(run: str | Path) -> Model:
     best = _best_so_far(checkpoint)
     epochs = {one["best"]["epoch"] for one in checkpoint.state["members"]}
     text = " to ".join(map(str, sorted({min(epochs), max(epochs)})))
-    _log.warning("warning: %s: has not ended; the model is the best so far (epoch %s)", run, text)
+    why = f"{MODEL_FILE} is missing" if (run / RESULT_FILE).is_file() else "has not ended"
+    _log.warning("warning: %s: %s; the model is the best so far (epoch %s)", run, why, text)
     return best
 
 

@@ -349,6 +349,9 @@ def test_compare(at):
     shown = json.loads(at("compare", "other", "costs", "--json").out)["metrics"]["test cost"]
     even = json.loads(at("evaluate", "costs", "--threshold", 0.5, "--json").out)["test"]["cost"]
     assert shown[0] == pytest.approx(even, abs=1e-6) != shown[1]
+    assert "false_negative 9, false_positive 1" in at("evaluate", "costs").out
+    losses = {"runs": ["a", "b"], "settings": {"loss.delta": [1, 2]}}
+    assert "loss functions differ" in comparison_text([{}, {}], {}, NO_LEAD | losses)[-2]
     record.write_text("{}")
     assert "best epoch" not in at("compare", "other", "other").out
     record.unlink()

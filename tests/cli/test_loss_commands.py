@@ -201,6 +201,9 @@ def test_quantiles_are_of_the_loss_or_of_errors(folder, mlpengine):
     np.testing.assert_allclose(low, norm.ppf(0.2, mean, deviation), rtol=1e-6)
     write(folder, "{name: quantile, levels: [0.1, 0.4, 0.9000001]}", "level")
     assert mlpengine("train", "c.yaml", "--out", "lines", "-q").code == 0
+    tables = json.loads(mlpengine("compare", "lines", "lines", "--json").out)["metrics"]
+    known = json.loads(mlpengine("evaluate", "lines", "--json").out)["test"]["pinball"]
+    assert tables["test pinball"] == pytest.approx([known, known], rel=1e-5)
     given = ["--quantile", "0.2,0.9000001"]
     header, values = predictions(mlpengine("predict", "lines", "rows.csv", *given).out)
     assert header == ["level_0.1", "level_0.4", "level_0.9000001", "level_0.2"]

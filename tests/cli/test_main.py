@@ -71,6 +71,10 @@ def test_without_a_command_help_is_shown(mlpengine):
 
 WRONG = {
     "misspelled command": (["trian"], "no such command 'trian' - did you mean 'train'?"),
+    "a schema": (
+        ["init", "penguins", "-o", "mlpengine.schema.json"],
+        "mlpengine.schema.json: the schema has this name; write -o penguins.yaml",
+    ),
     "misspelled option": (["train", "c.yaml", "--ste", "a=1"], "'--ste' - did you mean '--set'?"),
     "help of a command": (["help", "train"], "'help' - write mlpengine train --help"),
     "a target by place": (["init", "a.csv", "y"], "(y)\nUsage: mlpengine init"),

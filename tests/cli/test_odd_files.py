@@ -26,6 +26,9 @@ def test_a_pipe_is_refused(mlpengine, tmp_path):
         assert "read - from standard input" in answer.err
     (tmp_path / "c.yaml").write_text(CONFIG.replace("t.csv", "pipe"))
     assert "must be a file" in mlpengine("train", "c.yaml").err
+    given = f"/dev/fd/{os.pipe()[0]}"
+    refused = mlpengine("check", "c.yaml", settings=[f"data.source={given}"])
+    assert f"(got {given}, a pipe" in refused.err
 
 
 @pytest.mark.parametrize("quote", ["", '"'])

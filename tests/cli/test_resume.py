@@ -82,6 +82,9 @@ def test_a_run_that_died_goes_on(number, mlpengine, a, caplog):
     assert ("resumed  step-" in found.err) == (number > 5)
     assert all(Path(a, f).read_bytes() == Path("died", f).read_bytes() for f in COMPARED)
     assert not list(Path("died").rglob(".tmp-*"))
+    Path("died", "model.safetensors").unlink()
+    assert mlpengine("predict", "died", "rows.csv").code == 0
+    assert "died: model.safetensors is missing" in caplog.text
 
 
 def test_a_finished_run_stays_as_it_is(mlpengine, rows):

@@ -117,7 +117,7 @@ def test_a_loss_that_is_not_finite_is_named(recorded):
 
 
 def test_misuse_is_told_in_one_line():
-    for loss, lr, text in (("msee", 1.0, "did you mean 'mse'"), ("mse", np.nan, "lr must be fin")):
+    for loss, lr, text in (("msee", 1.0, "did you mean 'mse'"), ("mse", np.nan, "lr must be a f")):
         with pytest.raises(UsageError, match=text):
             Watch(loss, lr=lr)
     for call in (Watch().verdicts, Watch().epoch):

@@ -311,6 +311,15 @@ def test_own_tables_for_validation_and_test(diabetes):
     assert result.metrics["train"]["r2"] == pytest.approx(measured["r2"], rel=1e-6)
 
 
+def test_a_class_of_one_group_is_named_where_it_has_no_rows():
+    group, number = np.arange(120) // 12, np.arange(120)
+    table = {"x": np.sin(number), "g": group, "y": np.where(group == 9, "rare", number % 2)}
+    data = {"split": {"group": "g"}}
+    _, result = mlpengine.fit(table, "y", data=data, training={"epochs": 1, "folds": None})
+    lines = (f"table: no {part} row has the class 'rare'" for part in ("validation", "test"))
+    assert result.remarks == [*lines]
+
+
 def versions(rows=240):
     rng = np.random.default_rng(0)
     code, z = np.arange(rows) % 3, rng.normal(size=rows)

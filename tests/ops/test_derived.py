@@ -212,11 +212,6 @@ def is_expensive(formula):
     )
 
 
-def title(row):
-    """Return the name of an op with its options, the same in every process."""
-    return " ".join([row.op.name, *map(str, vars(row.op).values())])
-
-
 # ---------------------------------------------------------------- the targets
 def by_numpy(rows, dtype):
     return [_loss_by_entry(r, dtype) if r.is_loss else _numpy_op(r, dtype) for r in rows]
@@ -398,7 +393,7 @@ def compare(row, answer, target, dtype):
             near = np.abs(a.astype("f8") - exact) <= row.units * unit
             same = (a == rounded) | (np.isnan(a) & np.isnan(rounded)) | near
             shown = [[x[~same] for x in given.values()], a[~same], exact[~same]]
-            assert same.all(), f"{title(row)}, {target}, {dtype}, output {k}: {shown}"
+            assert same.all(), f"{row.op}, {target}, {dtype}, output {k}: {shown}"
 
 
 @pytest.mark.parametrize(

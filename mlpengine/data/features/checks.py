@@ -64,7 +64,8 @@ class ColumnProfile:
     @property
     def is_of_one_day(self) -> bool:
         """Whether all dates are on the same day, as in a column of times of day."""
-        return self.kind == "date" and len({end[:10] for end in self.summary.split(" to ")}) == 1
+        days = {end[:10] for end in self.summary.split(" to ") if "-" in end}
+        return self.kind == "date" and len(days) < 2  # times of day have no date
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +277,8 @@ def column_profile(name: str, column: Column) -> ColumnProfile:
     elif len(distinct):
         low, high = (number_text(column.kind, value) for value in distinct[[0, -1]])
         summary = low if low == high else f"{low} to {high}"
+        if column.kind == "date" and 0 <= distinct[0] <= distinct[-1] < 86_400:
+            summary = summary.replace("1970-01-01T", "")
     else:
         summary = "all values are missing"
     constant = len(distinct) == 1 and not missing

@@ -166,7 +166,7 @@ def check_numeric(table: Table, name: str, use: str = "") -> None:
         value = "" if row is None else column.text(row)
         shown = "other rows hold text" if row is None else quoted(value)
         comma = comma_text(column)
-        if {level.lower() for level in {*column.used_levels()} - MISSING} <= {*WORDS, "0", "1"}:
+        if {t.lower() for t in {*column.used_levels()} - MISSING} <= {*WORDS, *"01", "yes", "no"}:
             comma = "write true and false in all values, or 1 and 0"
         if row is None and not odd_texts(column):
             shown = f"such as {quoted(column.levels[0])}"

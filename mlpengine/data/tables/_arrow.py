@@ -184,7 +184,7 @@ class ArrowFiles(NamedTuple):
 
 
 PARQUET = ArrowFiles("Parquet file", _open_parquet)
-FEATHER = ArrowFiles("Arrow (Feather) file", _open_feather)
+FEATHER = ArrowFiles("Arrow file (Feather version 2, not a stream)", _open_feather)
 
 
 class _GrowingColumn:

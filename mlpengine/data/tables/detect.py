@@ -140,16 +140,22 @@ def _with_thousands(
 def _settled(
     source: str, reading: CsvDialect, notes: list[str], named: dict[str, Any]
 ) -> tuple[Table, CsvDialect]:
-    """Read a file; the delimiter decides whether an ambiguous 1,234 means 1234 or 1.234."""
+    """Read a file; decide whether an ambiguous 1,234 means 1234 or 1.234.
+
+    The reading with more columns of numbers is right; if both have as many, the delimiter decides.
+    """
     try:
         return read_table(source, **named, **reading.to_dict()), reading
     except AmbiguousError as error:
-        decimal: DecimalMark = "," if _header(source, reading).delimiter == ";" else "."
-        chosen = replace(reading, decimal=decimal)
-        means = "1.234" if decimal == "," else "1234"
-        other = "." if decimal == "," else ","
+        likely = "," if _header(source, reading).delimiter == ";" else "."
+        marks: tuple[DecimalMark, ...] = (",", ".")
+        formats = {mark: replace(reading, decimal=mark) for mark in marks}
+        tables = {mark: read_table(source, **named, **formats[mark].to_dict()) for mark in marks}
+        numbers = {mark: [one.kind for one in tables[mark].columns.values()] for mark in marks}
+        decimal = max(marks, key=lambda mark: (numbers[mark].count("number"), mark == likely))
+        means, other = ("1.234", ".") if decimal == "," else ("1234", ",")
         notes.append(f"{error}; read as 1,234 = {means} (else set data.decimal: {other!r})")
-        return read_table(source, **named, **chosen.to_dict()), chosen
+        return tables[decimal], formats[decimal]
 
 
 def _header(source: str, reading: CsvDialect) -> Any:

@@ -306,6 +306,11 @@ def test_a_date_that_may_be_a_missing_cell_is_named(tmp_path):
     assert text.startswith("7 values are 9999-12-31, the others 2020-05-02 to 2022-05-27; if that")
 
 
+def test_times_of_day_are_shown_without_a_date():
+    (column,) = profile(Table({"t": Column(np.arange(60) * 60.0, "date")})).columns
+    assert (column.summary, column.is_of_one_day) == ("00:00:00 to 00:59:00", True)
+
+
 def test_numbers_like_those_of_missing_cells_may_be_others():
     cells = {
         "once": np.where(np.arange(60) == 3, -999, np.linspace(1, 5, 60)),

@@ -407,6 +407,7 @@ TRANSFORMS = {
         "column 'a': a number is needed ('true'); correct the value, or leave it empty; write true "
         "and false in all values, or 1 and 0",
     ),
+    "a word for true": ("a,b,w\n1,1,u\nyes,1,u\n", "leave it empty; write true and false in all v"),
     "date for a number": ("a,b,w\n2020-01-01,1,u\n", "line 2, column 'a': a number is needed"),
     "number for a date": ("a,b,w,d\n1,1,u,7\n", "line 2, column 'd': a date is needed"),
     "no date among dates": (
