@@ -198,7 +198,8 @@ def file_table(model: Model, source: str, history: str | None = None) -> Table:
     `history` is a file of earlier rows, for lags and windows.
     """
     stream: Any = sys.stdin.buffer if source == "-" else source
-    table = read_table(stream, **model.preprocessor.read_arguments)
+    own = model.preprocessor
+    table = read_table(stream, **own.read_arguments, **own.used_columns)
     return model.table(table, history)
 
 

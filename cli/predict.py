@@ -217,13 +217,14 @@ def _blocks(
     if key and key not in model.columns and not has_types:
         how["text"] = [*how["text"], key]  # text keeps the leading zeros of codes
     own = model.preprocessor
-    kept = {*own.columns, *own.formula_columns, *filter(None, [key])}
+    used = own.used_columns
+    used["kept"] += filter(None, [key])
     rows = outside = 0
     new = NewRows(own, has_history=history is not None)
     if own.history.names or history is not None:  # lags need rows of other blocks
-        tables = iter([model.table(read_table(source, **how), history)])
+        tables = iter([model.table(read_table(source, **how, **used), history)])
     else:
-        tables = read_blocks(source, kept=kept, **how)
+        tables = read_blocks(source, kept=used["kept"], **how)
     for table in tables:
         if key:
             table.require([key], "--id")

@@ -685,7 +685,8 @@ class Model:
         """Return data in any form as a table with the kinds and derived columns of training.
 
         Lags and windows of a row read earlier rows in `data` and in `history`, a table of further
-        rows.  Every method accepts the returned table.
+        rows.  Every method accepts the returned table; columns that the model does not use are left
+        out.
 
         Raises: DataError if the data cannot be read as a table; UsageError for a `history` of a
             model without lags and windows.
@@ -696,7 +697,7 @@ class Model:
         return self.preprocessor.history.extended(self._read(data), before, "the model")
 
     def _read(self, data: Any) -> Table:
-        how = self.preprocessor.read_arguments
+        how = self.preprocessor.read_arguments | self.preprocessor.used_columns
         if isinstance(data, str | os.PathLike):
             return read_table(data, **how)
         return as_table(data, names=self.columns, source="data", **how)
