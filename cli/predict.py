@@ -13,7 +13,7 @@ from mlpengine.core.errors import UsageError
 from mlpengine.core.files import keep_input
 from mlpengine.core.spec import Array
 from mlpengine.core.structure import finite
-from mlpengine.core.wording import plural, printable
+from mlpengine.core.wording import label_text, plural, printable
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.categories import coded
 from mlpengine.data.features.drift import NewRows
@@ -267,7 +267,7 @@ def output_columns(model: Model, output: Array, sure: Sure) -> tuple[dict[str, A
     chances = task.predicted_numbers(output)
     labels = _labels(preprocessor, task, output)
     names = preprocessor.classes if isinstance(task, Classification) else _targets(preprocessor)
-    of_each = {f"probability_{name}": chances[:, i] for i, name in enumerate(names)}
+    of_each = {f"probability_{label_text(name)}": chances[:, i] for i, name in enumerate(names)}
     numbers = [chances, *added.values()]
     if sets is not None:
         added[f"{model.target[0]}_set"] = _sets(sets, preprocessor.classes)

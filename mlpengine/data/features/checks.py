@@ -255,7 +255,7 @@ def _relations(
             return {column.text(0): table.n_rows}, []
         values = encoder.encode(table)
         counts = np.bincount(values, minlength=len(encoder.classes)).tolist()
-        classes = dict(zip(map(str, encoder.classes), counts, strict=True))
+        classes = dict(zip(encoder.codes, counts, strict=True))
     elif column.kind == "text":
         return classes, []
     else:
