@@ -91,13 +91,17 @@ def command(
         click.echo(json.dumps({**known.as_dict(), **fitted}))
         return 0
     rows = ", ".join(f"{count:,} {name}" for name, count in fitted["rows"].items())
-    for line in tables.remarks:
-        if line.removeprefix(f"{table.source}: ") not in shown:
-            say(line)
+    remarks = [one for one in tables.remarks if one.removeprefix(f"{table.source}: ") not in shown]
+    for line in remarks:
+        say(line)
     say(f"rows: {rows}\ninputs of the network: {fitted['features']}, outputs: {fitted['outputs']}")
     if fitted["constant_in_training"]:
         say(f"constant in the training rows: {', '.join(fitted['constant_in_training'])}")
-    say(plural(len(shown), "warning"))
+    say(
+        ", ".join(
+            [plural(len(shown), "warning"), *[plural(len(remarks), "remark")] * bool(remarks)]
+        )
+    )
     return 0
 
 

@@ -136,14 +136,14 @@ def read_tables(
         )
     remarks += _odd_shares(file, parts, tables, table.source)
     remarks += _copied(file, (table, rows["train"]), own_parts)
-    if isinstance(preprocessor.target, ClassTarget):
-        remarks += _classes_without_rows(preprocessor.target, parts)
     remarks += _constant(preprocessor, table, rows["train"], one_value=one_value)
     remarks += _many_classes(preprocessor, table, sum(map(len, rows.values())))
     remarks += _commas(preprocessor, table)
     remarks += _rare_texts(preprocessor, table)
     remarks += close_numbers(preprocessor, table.source)
     folds = _folds(file, table, target, rows["train"], duplicates)
+    if isinstance(preprocessor.target, ClassTarget):
+        remarks += _classes_without_rows(preprocessor.target, parts)
     return Tables(preprocessor, parts, remarks, folds, weights)
 
 
