@@ -75,7 +75,9 @@ class EarlyStopping:
         default="loss",
         description="Validation metric to watch: loss, or any that training.metrics accepts.",
     )
-    min_delta: NonNegative = Field(default=0.0, description="Smallest improvement that counts.")
+    min_delta: NonNegative = Field(
+        default=0.0, description="Smallest improvement after which waiting begins anew."
+    )
 
     @model_validator(mode="wrap")
     @classmethod

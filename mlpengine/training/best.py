@@ -21,7 +21,7 @@ class Best:
         self.sign = -1.0 if higher_is_better(rule.monitor) else 1.0
         self.rule = rule
         self.epoch = 0
-        self.value = inf
+        self.value = self.reference = inf
         self.waited = 0
 
     def value_of(self, validation: Mapping[str, float]) -> float:
@@ -31,23 +31,23 @@ class Best:
     def update(self, epoch: int, validation: Mapping[str, float]) -> None:
         """Compare an epoch with the best epoch so far.
 
-        An epoch with a nonfinite validation loss or monitored metric is never the best.
+        An epoch with a nonfinite validation loss or monitored metric is never the best.  The best
+        epoch is the one with the best value; waiting begins anew when the value is better by more
+        than `min_delta` than when it last began.
         """
-        value = self.value_of(validation)
-        better = not validation or (
-            value < self.value - self.rule.min_delta
-            and isfinite(value)
-            and isfinite(validation["loss"])
-        )
-        if better:
-            self.value, self.epoch, self.waited = value, epoch, 0
+        value, self.waited = self.value_of(validation), self.waited + 1
+        if validation and not (isfinite(value) and isfinite(validation["loss"])):
+            return
+        if value < self.value or not validation:
+            self.value, self.epoch = value, epoch
             self.weights[...] = self.params
-        else:
-            self.waited += 1
+        if value < self.reference - self.rule.min_delta or not validation:
+            self.reference, self.waited = value, 0
 
     def state_dict(self) -> dict[str, Any]:
         """Return the best epoch, its value and its weights, without copying the weights."""
-        return {name: getattr(self, name) for name in ("weights", "epoch", "value", "waited")}
+        names = ("weights", "epoch", "value", "reference", "waited")
+        return {name: getattr(self, name) for name in names}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore a state from `state_dict`."""
@@ -57,7 +57,7 @@ class Best:
             )
         self.weights[...] = state["weights"]
         self.epoch, self.waited = int(state["epoch"]), int(state["waited"])
-        self.value = float(state["value"])
+        self.value, self.reference = float(state["value"]), float(state["reference"])
 
 
 def choose_together(group: Sequence[Best], rows: Sequence[EpochRow]) -> None:
