@@ -155,8 +155,7 @@ def command(
     else:
         warm = parts[-1][0] != "data" and "warm_start" in model.record
         lines = metrics_table(scores, sizes, task, in_time=in_time, warm_start=warm)
-        labels = model.preprocessor.classes
-        lines += ["", *mistakes(task, part, output, labels, part_title(name))]
+        lines += ["", *mistakes(task, part, output, part_title(name))]
         say("\n".join(lines).rstrip())
     for one, value, is_met in zip(requirements, values, met, strict=True):
         if not is_met:
@@ -198,7 +197,8 @@ def file_table(model: Model, source: str, history: str | None = None) -> Table:
     `history` is a file of earlier rows, for lags and windows.
     """
     stream: Any = sys.stdin.buffer if source == "-" else source
-    table = read_table(stream, **model.preprocessor.read_arguments)
+    own = model.preprocessor
+    table = read_table(stream, **own.read_arguments, **own.used_columns)
     return model.table(table, history)
 
 

@@ -76,8 +76,7 @@ def outcome_data(session: "Session", result: Result, outcome: Mapping[str, Any])
         lines.append(f"{divided} (training.calibration); the loss is computed from the true labels")
     if session.measured.last:
         name, part, output = session.measured.last
-        labels = session.model.preprocessor.classes
-        told = mistakes(session.model.task, part, output, labels, part_title(name))
+        told = mistakes(session.model.task, part, output, part_title(name))
         lines += ["", *told] if told else []
     lines += ["", *map(str, session.verdicts())] if outcome["verdicts"] else []
     ending = ENDINGS[result.ending]
@@ -160,29 +159,26 @@ def part_title(part: str) -> str:
     return part.replace("_", "-")
 
 
-def mistakes(
-    task: Task, part: Split, output: Array, labels: Sequence[object], name: str
-) -> list[str]:
+def mistakes(task: Task, part: Split, output: Array, name: str) -> list[str]:
     """Return a confusion matrix, the commonest confusions, or a summary of the residuals."""
-    lines = _mistakes(task, part, output, labels, name)
+    lines = _mistakes(task, part, output, name)
     if lines and part.weights is not None:
         lines.append("each row counts once, whatever its weight")
     return lines
 
 
-def _mistakes(
-    task: Task, part: Split, output: Array, labels: Sequence[object], name: str
-) -> list[str]:
+def _mistakes(task: Task, part: Split, output: Array, name: str) -> list[str]:
     predicted = task.predict(output)
     if isinstance(task, Regression) and task.has_errors:
         rows = slice(None) if part.weights is None else part.weights > 0
         return _residuals(part.truth[rows], predicted[rows], task.target.names, name)
     if not isinstance(task, Classification):
         return []
+    labels = task.labels
     if len(labels) > SHOWN_CLASSES:
         return _commonest(part.truth.astype(np.int64), predicted, labels, name)
     counts = confusion_matrix(part.truth, predicted, len(labels)).astype(np.int64)
-    texts = [printable(str(label)) for label in labels]
+    texts = [printable(label) for label in labels]
     if task.threshold is not None:
         limit, positive = task.threshold.value, texts[task.threshold.positive]
         name += f" at a threshold of {limit:.3f} for {cut(positive)}"
@@ -206,11 +202,11 @@ def shortest(path: Path) -> Path:
     return path.relative_to(here) if path.is_relative_to(here) else path
 
 
-def _commonest(truth: Array, predicted: Array, labels: Sequence[object], name: str) -> list[str]:
+def _commonest(truth: Array, predicted: Array, labels: Sequence[str], name: str) -> list[str]:
     wrong = int((truth != predicted).sum())
     lines = [f"{name}: {wrong:,} of {len(truth):,} rows are wrong; the most frequent confusions:"]
     for *pair, rows in commonest_mistakes(truth, predicted, SHOWN_MISTAKES):
-        actual, taken = (printable(str(labels[number])) for number in pair)
+        actual, taken = (printable(labels[number]) for number in pair)
         lines.append(f"  {cut(actual)} predicted as {cut(taken)}: {rows:,}")
     return lines
 

@@ -13,7 +13,7 @@ from mlpengine.core.errors import UsageError
 from mlpengine.core.files import keep_input
 from mlpengine.core.spec import Array
 from mlpengine.core.structure import finite
-from mlpengine.core.wording import plural, printable
+from mlpengine.core.wording import label_text, plural, printable
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.categories import coded
 from mlpengine.data.features.drift import NewRows
@@ -127,7 +127,8 @@ def command(
     _check_levels(level, set_level, by_class=by_class)
     path = None if out == "-" else Path(out)
     if path is not None and path.suffix not in SUFFIXES:
-        raise UsageError(f"{out}: the name must end in {', '.join(SUFFIXES)} (got {path.suffix!r})")
+        told = f"must end in {', '.join(SUFFIXES)} (got {path.suffix!r}); for stdout write -o -"
+        raise UsageError(f"{out}: the name {told}")
     if path is not None:
         keep_input(path, file, "the table to predict")
         if history is not None:
@@ -218,13 +219,14 @@ def _blocks(
     if key and key not in model.columns and not has_types:
         how["text"] = [*how["text"], key]  # text keeps the leading zeros of codes
     own = model.preprocessor
-    kept = {*own.columns, *own.formula_columns, *filter(None, [key])}
+    used = own.used_columns
+    used["kept"] += filter(None, [key])
     rows = outside = 0
     new = NewRows(own, has_history=history is not None)
     if own.history.names or history is not None:  # lags need rows of other blocks
-        tables = iter([model.table(read_table(source, **how), history)])
+        tables = iter([model.table(read_table(source, **how, **used), history)])
     else:
-        tables = read_blocks(source, kept=kept, **how)
+        tables = read_blocks(source, kept=used["kept"], **how)
     for table in tables:
         if key:
             table.require([key], "--id")
@@ -266,7 +268,7 @@ def output_columns(model: Model, output: Array, sure: Sure) -> tuple[dict[str, A
     chances = task.predicted_numbers(output)
     labels = _labels(preprocessor, task, output)
     names = preprocessor.classes if isinstance(task, Classification) else _targets(preprocessor)
-    of_each = {f"probability_{name}": chances[:, i] for i, name in enumerate(names)}
+    of_each = {f"probability_{label_text(name)}": chances[:, i] for i, name in enumerate(names)}
     numbers = [chances, *added.values()]
     if sets is not None:
         added[f"{model.target[0]}_set"] = _sets(sets, preprocessor.classes)

@@ -12,6 +12,7 @@ import numpy as np
 
 from mlpengine.core.files import write_atomically
 from mlpengine.core.spec import Array
+from mlpengine.core.wording import label_text
 
 TEXT_CELLS = 1 << 15
 """Number of values that are converted to text at once."""
@@ -98,7 +99,7 @@ def plain_text(value: object) -> str:
     """Return a value as text, with the digits of the CSV files."""
     if isinstance(value, float):
         return f"{value:.{DIGITS}g}"
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return label_text(value)
 
 
 def _label(value: object) -> str:

@@ -18,7 +18,7 @@ from mlpengine.core.files import pasted
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import quoted
+from mlpengine.core.wording import label_text, quoted
 from mlpengine.data.features import Preprocessor, class_weights
 from mlpengine.data.features.drift import NewRows
 from mlpengine.models.background import MEAN_ROWS
@@ -257,10 +257,10 @@ def _check_classes(train: Split, task: Task, preprocessor: Preprocessor) -> None
     without = np.setdiff1d(codes, codes[train.weights > 0])
     if len(without):
         source = train.places.rows.source if train.places else "table"
+        label = label_text(preprocessor.classes[without[0]], quoted)
         raise DataError(
-            f"{source}: each class needs a training row with a weight above 0 "
-            f"({quoted(preprocessor.classes[without[0]])} has none); leave its rows out of the "
-            "table"
+            f"{source}: each class needs a training row with a weight above 0 ({label} has none); "
+            "leave its rows out of the table"
         )
 
 

@@ -17,7 +17,7 @@ from mlpengine.config.sections import sections_of
 from mlpengine.config.writer import with_short_lists, yaml_text
 from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import quoted
+from mlpengine.core.wording import listed_labels, quoted
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.synthetic_rows import SyntheticRows
 from mlpengine.data.tables import Table
@@ -184,7 +184,8 @@ class Teacher:
                 f"distill: the teacher must predict the same target (it is for {told})"
             )
         if model.classes != fitted.classes and fitted.task == "classification":
-            text = f"{model.classes[:10]}, and the training rows hold {fitted.classes[:10]}"
+            both = map(listed_labels, (model.classes, fitted.classes))
+            text = "; the training rows hold ".join(both)
             raise UsageError(f"distill: the teacher must know the same classes (it has {text})")
         table = self._table(part, rows_of)
         output = model.forward(model.preprocessor.features_of(table))
@@ -246,7 +247,7 @@ def _checked(given: Any, rows: int, fitted: Preprocessor) -> Array:
     classes = fitted.task not in NUMBERS
     if kind not in "biuf" or predicted.shape != wanted:
         what = "in each row a probability for each class" if classes else "a number for each row"
-        listed = f" ({', '.join(map(repr, fitted.classes[:10]))})" if fitted.classes else ""
+        listed = f" ({listed_labels(fitted.classes)})" if fitted.classes else ""
         advice = "; write predict=model.predict_proba" if classes else ""
         raise UsageError(
             f"distill: predict must return an array of shape {wanted}: {what}{listed} "

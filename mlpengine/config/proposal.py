@@ -454,8 +454,10 @@ def _drop(profile: Profile, target: Sequence[str]) -> list[str]:
     if not reasons:
         return ["  drop: []"]
     lines = ["  drop:  # remove a line to use that column"]
+    how = "; or list it under categorical instead"
     return lines + [
-        f"    - {quoted_yaml(name)}  # {_one_line(why)}" for name, why in reasons.items()
+        f"    - {quoted_yaml(name)}  # {_one_line(why)}{how * (name in texts)}"
+        for name, why in reasons.items()
     ]
 
 

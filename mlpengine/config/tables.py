@@ -14,7 +14,7 @@ from mlpengine.config.reader import MAX_PROBLEMS, KeyPath
 from mlpengine.core.errors import DataError, FormulaError
 from mlpengine.core.files import pasted, read_mapping, similar_file
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import cut, plural, quoted, suggestion
+from mlpengine.core.wording import cut, listed_labels, plural, quoted, suggestion
 from mlpengine.data.features import Preprocessor, fold_rows, split_rows, task_of
 from mlpengine.data.features.checks import ONE_VALUE
 from mlpengine.data.features.column_kinds import comma_text
@@ -192,8 +192,8 @@ def _classes_without_rows(
     """Yield a warning for each part that has no row of a class."""
     for part, (table, rows) in parts.items():
         codes = {*target.encode(table.select(target.columns).rows(rows)).tolist()}
-        if without := [repr(one) for k, one in enumerate(target.classes) if k not in codes]:
-            yield f"{table.source}: no {part} row has the class {cut(', '.join(without))}"
+        if without := [one for k, one in enumerate(target.classes) if k not in codes]:
+            yield f"{table.source}: no {part} row has the class {cut(listed_labels(without))}"
 
 
 def _constant(fitted: Preprocessor, table: Table, rows: Array, *, one_value: bool) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
 from unicodedata import combining, east_asian_width, normalize
@@ -73,6 +73,24 @@ def quoted(value: object) -> str:
     if isinstance(value, str | bytes | list | tuple | dict | set):
         return f"{text[:56]}...{text[-1]}"
     return f"{name}(...)" if text.startswith(f"{name}(") else f"{name} {text[:40]}..."
+
+
+def label_text(label: object, write: Callable[[object], str] = str) -> str:
+    """Return the label of a class as text; booleans are `false` and `true`, as in CSV and JSON."""
+    return write(label).lower() if isinstance(label, bool) else write(label)
+
+
+def listed_labels(labels: Sequence[object]) -> str:
+    """Return at most ten labels, texts with quotes, for a message."""
+    more = ", ..." if len(labels) > 10 else ""
+    return ", ".join(label_text(label, repr) for label in labels[:10]) + more
+
+
+def label_index(given: object, labels: Sequence[object]) -> int | None:
+    """Return the index of a label or its text, or None; false and true may be in any case."""
+    texts, text = [*map(label_text, labels)], label_text(given)
+    text = text.lower() if {*texts} == {"false", "true"} else text
+    return texts.index(text) if text in texts else None
 
 
 def shortened(text: str) -> str:

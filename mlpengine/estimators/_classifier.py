@@ -12,7 +12,7 @@ from sklearn.utils.validation import column_or_1d
 from mlpengine.core.errors import DataError, UsageError
 from mlpengine.core.fields import Limits
 from mlpengine.core.spec import Array, ArrayLike
-from mlpengine.core.wording import quoted
+from mlpengine.core.wording import label_index, label_text, quoted
 from mlpengine.data.features import class_weights
 from mlpengine.data.features.targets import ClassTarget, Target
 from mlpengine.data.tables import Table
@@ -200,13 +200,14 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         choice = sections["training"].get("threshold")
         if self._several or not isinstance(choice, Mapping) or choice.get("positive") is None:
             return
-        known, given = list(map(str, self.classes_.tolist())), str(choice["positive"])
-        if given not in known:
+        known, given = [*map(label_text, self.classes_.tolist())], choice["positive"]
+        index = label_index(given, known)
+        if index is None:
             raise UsageError(
                 f"MlpClassifier: settings: training.threshold.positive must be one of the classes "
-                f"({', '.join(map(repr, known))}; got {quoted(given)})"
+                f"({', '.join(map(repr, known))}; got {quoted(str(given))})"
             )
-        put(sections, "training.threshold.positive", known.index(given))
+        put(sections, "training.threshold.positive", index)
 
     def _labeled_target(self) -> Target | None:
         target = self._preprocessor.target

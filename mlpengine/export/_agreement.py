@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from mlpengine.core.spec import Array
+from mlpengine.core.wording import label_text
 from mlpengine.data.features.targets import Label
 from mlpengine.data.tables import Table
 from mlpengine.models.model import Model
@@ -21,8 +22,7 @@ def label_array(classes: Sequence[Label]) -> Array:
     """Return labels in the dtype of the output: int64 if all are whole numbers, else text."""
     if all(isinstance(label, int) and not isinstance(label, bool) for label in classes):
         return np.array(classes, np.int64)
-    texts = [str(label).lower() if isinstance(label, bool) else str(label) for label in classes]
-    return np.array(texts, object)
+    return np.array([*map(label_text, classes)], object)
 
 
 def largest_difference(model: Model, table: Table, outputs: list[Any]) -> float:

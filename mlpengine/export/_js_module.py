@@ -7,7 +7,7 @@ from mlpengine.backends.scalar.definitions import Definition, comment_text
 from mlpengine.backends.scalar.javascript import JavaScript
 from mlpengine.backends.values import UnsupportedError
 from mlpengine.core.errors import UsageError
-from mlpengine.core.wording import script_json
+from mlpengine.core.wording import label_text, script_json
 from mlpengine.export._exported import Exported
 from mlpengine.export._model_c import model_code
 from mlpengine.export.network_c import NetworkCode, network_code
@@ -150,4 +150,4 @@ def _exported(model: Model | Network) -> Exported:
         return Exported("js", {"input": "numbers"}, {"output": "numbers"})
     known = description(model)
     inputs = {column["name"]: column["kind"] for column in known["columns"]}
-    return Exported("js", inputs, dict.fromkeys(map(str, known["names"]), "number"))
+    return Exported("js", inputs, dict.fromkeys(map(label_text, known["names"]), "number"))

@@ -18,6 +18,7 @@ from mlpengine.backends.scalar.definitions import (
 )
 from mlpengine.core.errors import DataError, UsageError
 from mlpengine.core.spec import Array
+from mlpengine.core.wording import label_text
 from mlpengine.data.tables.table import number_text
 from mlpengine.export._exported import Exported
 from mlpengine.export._lags_c import lags_c
@@ -308,7 +309,7 @@ def _names(model: Model) -> list[str]:
     if isinstance(model.task, Regression):
         return list(model.task.column_names)
     kind = "label" if isinstance(model.task, MultiLabel) else "probability of"
-    return [f"{kind} {name}" for name in model.classes]
+    return [f"{kind} {label_text(name)}" for name in model.classes]
 
 
 def _shown(row: dict[str, Any], answer: dict[str, float]) -> str:

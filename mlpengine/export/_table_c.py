@@ -42,6 +42,7 @@ from mlpengine.backends.scalar.definitions import (
 from mlpengine.backends.scalar.layer_functions import softmax_function
 from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array
+from mlpengine.core.wording import label_text
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.computed import ComputedColumn
 from mlpengine.data.features.numbers import Numbers
@@ -441,7 +442,7 @@ def _macros(model: Model, upper: str) -> str:
     if preprocessor.target is not None and preprocessor.classes:
         lines.append("/* Class indices, the targets of rows. */")
         for code, label in enumerate(preprocessor.classes):
-            define(f"CLASS_{label}", code, str(label))
+            define(f"CLASS_{label}", code, label_text(label))
         if (threshold := model.threshold) is not None:
             lines.append("/* POSITIVE is predicted above the probability THRESHOLD. */")
             define("POSITIVE", threshold.positive)

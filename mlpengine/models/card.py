@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from mlpengine.core.wording import label_text
 from mlpengine.models.members import networks_text
 from mlpengine.models.model import Model
 
@@ -12,7 +13,7 @@ def facts_of(model: Model) -> dict[str, Any]:
     return {
         "task": model.preprocessor.task,
         "target": model.target,
-        "classes": [str(label) for label in model.classes],
+        "classes": [*map(label_text, model.classes)],
         "networks": len(linear) - sum(linear),
         "linear_models": sum(linear),
         "linear_weight": float(model.mean.network_weights @ linear),

@@ -236,26 +236,24 @@ def brier(target: Array, probabilities: Array, weight: Array | None = None) -> f
 
 
 def calibration_error(target: Array, probabilities: Array, weight: Array | None = None) -> float:
-    """Return the mean absolute difference of confidence and accuracy in bins of equal width.
+    """Return the mean absolute difference of probability and frequency in bins of equal width.
 
-    Confidence is the probability of the predicted class or, for a label, of the likelier answer.
+    For two classes, the bins are of the probability of class 1; for labels, of each label's
+    probability (the mean over the labels is returned); for more classes, of the probability of the
+    predicted class.
 
     Source: Guo et al. 2017, arXiv 1706.04599, equation 3.
     """
-    chance = np.asarray(probabilities, np.float64)
+    chance, happened = np.asarray(probabilities, np.float64), target > 0.5
     if target.ndim == 1 and chance.ndim == 2:
-        confidence, right = chance.max(axis=1), chance.argmax(axis=1) == target
-        rows = weight
-    else:
-        confidence = np.maximum(chance, 1.0 - chance).ravel()
-        right = ((chance > 0.5) == (target > 0.5)).ravel()
-        rows = None if weight is None else np.repeat(weight, chance[0].size)
-    mass = np.ones(len(right)) if rows is None else np.asarray(rows, np.float64)
-    number = np.clip(
-        np.ceil(confidence * CALIBRATION_BINS).astype(np.int64) - 1, 0, CALIBRATION_BINS - 1
-    )
-    gaps = np.bincount(number, mass * (right - confidence), minlength=CALIBRATION_BINS)
-    return float(np.abs(gaps).sum() / mass.sum())
+        if chance.shape[1] != 2:
+            happened = chance.argmax(axis=1) == target
+        chance = chance[:, 1] if chance.shape[1] == 2 else chance.max(axis=1)
+    chance, gaps = _columns(chance), _columns(happened) - _columns(chance)
+    mass = np.ones(len(chance)) if weight is None else np.asarray(weight, np.float64)
+    bins = np.clip(np.ceil(chance * CALIBRATION_BINS).astype(np.int64) - 1, 0, None)
+    sums = [np.bincount(k, mass * gap) for k, gap in zip(bins.T, gaps.T, strict=True)]
+    return float(np.mean([np.abs(one).sum() for one in sums]) / mass.sum())
 
 
 def on_known(function: Callable[..., float], target: Array, *others: Any) -> float:

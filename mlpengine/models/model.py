@@ -24,7 +24,7 @@ from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
 from mlpengine.core.structure import check_keys, of_type
-from mlpengine.core.wording import cut, plural, quoted
+from mlpengine.core.wording import cut, label_text, plural, quoted
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.drift import NewRows
 from mlpengine.data.tables import Column, Table, read_table
@@ -339,7 +339,7 @@ class Model:
             shown = [row.column for row in ranked if row.column in table and row.loss > 0]
             parts = self.forward, self.preprocessor, self.task, table
             drawn = [dependence(*parts, n, points=points, rows=averaged) for n in shown[:curves]]
-        outputs = [str(label) for label in self.classes or self.target]
+        outputs = [*map(label_text, self.classes or self.target)]
         count, metric = len(set(columns)), self.task.headline[0]
         return Explanation(part, len(rows), metric, count, ranked, drawn, outputs)
 
@@ -374,7 +374,7 @@ class Model:
             (prediction,) = predict(x)
         names = [*dict.fromkeys(columns)]
         cells = self.preprocessor.with_computed(table)
-        outputs = [str(label) for label in self.classes]
+        outputs = [*map(label_text, self.classes)]
         shown = [*range(min(len(prediction), SHOWN_OUTPUTS))]
         if isinstance(task, Regression):
             outputs = task.column_names
@@ -452,8 +452,8 @@ class Model:
             )
         if (self.target, self.classes) != (other.target, other.classes):
             own, others = (model._facts()["predicts"] for model in (self, other))
-            differ = sorted(map(str, {*self.classes} ^ {*other.classes})) or ["in their order"]
-            text = f"; the classes differ: {cut(', '.join(differ))}" * (own == others)
+            differ = ", ".join(sorted(map(label_text, {*self.classes} ^ {*other.classes})))
+            text = f"; the classes differ: {cut(differ or 'in their order')}" * (own == others)
             raise UsageError(
                 f"compare: both models must predict the same ({own}, and {others}{text})"
             )
@@ -685,7 +685,8 @@ class Model:
         """Return data in any form as a table with the kinds and derived columns of training.
 
         Lags and windows of a row read earlier rows in `data` and in `history`, a table of further
-        rows.  Every method accepts the returned table.
+        rows.  Every method accepts the returned table; columns that the model does not use are left
+        out.
 
         Raises: DataError if the data cannot be read as a table; UsageError for a `history` of a
             model without lags and windows.
@@ -699,7 +700,7 @@ class Model:
         return own.history.extended(table, before, "the model")
 
     def _read(self, data: Any) -> Table:
-        how = self.preprocessor.read_arguments
+        how = self.preprocessor.read_arguments | self.preprocessor.used_columns
         if isinstance(data, str | os.PathLike):
             return read_table(data, **how)
         return as_table(data, names=self.columns, source="data", **how)
@@ -725,7 +726,7 @@ class Model:
     def threshold_text(self) -> str:
         """The threshold and its class, such as ``0.3 for yes``."""
         threshold = self.threshold or Threshold()
-        return f"{threshold.value:.3g} for {self.classes[threshold.positive]}"
+        return f"{threshold.value:.3g} for {label_text(self.classes[threshold.positive])}"
 
     def __repr__(self) -> str:
         return f"Model({'; '.join(f'{name} {text}' for name, text in self._facts().items())})"

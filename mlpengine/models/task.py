@@ -17,7 +17,7 @@ from mlpengine.core.fields import COUNT, Limits, NonNegative
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.named import NamedRows, check_rows
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import plural, quoted, suggestion
+from mlpengine.core.wording import label_text, plural, quoted, suggestion
 from mlpengine.data.features import (
     ClassTarget,
     MultiLabelTarget,
@@ -342,7 +342,7 @@ class Classification(Task):
             raise UsageError(
                 "Classification: needs 2 or more outputs; write BinaryClassification(1)"
             )
-        self.labels, self.threshold = [str(label) for label in labels], threshold
+        self.labels, self.threshold = [*map(label_text, labels)], threshold
 
     def with_threshold(self, threshold: Threshold | None) -> Self:
         """Return a copy that predicts by a threshold."""

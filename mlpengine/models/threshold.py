@@ -6,7 +6,7 @@ import numpy as np
 
 from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import suggestion
+from mlpengine.core.wording import label_index, suggestion
 from mlpengine.models.metrics import higher_is_better
 from mlpengine.models.task import Classification, Split, Task, Threshold
 from mlpengine.settings.structure import conform
@@ -43,11 +43,11 @@ def check_threshold(choice: ThresholdChoice, task: Task) -> Threshold:
             f"metric must be one of {listed} (got {metric!r}){suggestion(metric, known)}"
         )
     if choice.positive is not None:
-        label = str(choice.positive)
-        if label not in task.labels:
+        index = label_index(choice.positive, task.labels)
+        if index is None:
             both = " or ".join(map(repr, task.labels))
-            raise UsageError(f"positive must be {both} (got {label!r})")
-        positive = 1 if label == task.labels[1] else 0
+            raise UsageError(f"positive must be {both} (got {str(choice.positive)!r})")
+        positive = cast("Literal[0, 1]", index)
     costs = None
     if choice.costs is not None:
         given = {"false_negative": 1.0, "false_positive": 1.0, **choice.costs}

@@ -41,13 +41,12 @@ INTERVAL_ROWS = 2_000
 
 def predictions_of(model: Model, task: Task, scored: ScoredRows) -> dict[str, Any]:
     """Return predicted against true values, and the calibration of probabilities and intervals."""
-    labels = model.preprocessor.classes
     result: dict[str, Any] = {"part": scored.part, "rows": len(scored.rows)}
     if isinstance(task, Classification):
-        result |= _classes(scored, [str(label) for label in labels])
-        if len(labels) == 2:
+        result |= _classes(scored, task.labels)
+        if len(task.labels) == 2:
             threshold = model.threshold or Threshold()
-            result["curves"] = _curves(task, scored, threshold, str(labels[threshold.positive]))
+            result["curves"] = _curves(task, scored, threshold, task.labels[threshold.positive])
     elif isinstance(task, CensoredTimes):
         result["calibration"] = _outlasting(task, scored)
     elif isinstance(task, Regression):
@@ -60,7 +59,7 @@ def predictions_of(model: Model, task: Task, scored: ScoredRows) -> dict[str, An
     elif isinstance(task, MultiLabel):
         result["labels"] = _labels(scored, task.labels)
     if not isinstance(task, Regression):
-        result["calibration"] = _calibration(task, scored, labels)
+        result["calibration"] = _calibration(task, scored)
     if scored.part == OUT_OF_FOLD:
         return result
     if model.residuals is not None:
@@ -72,7 +71,7 @@ def predictions_of(model: Model, task: Task, scored: ScoredRows) -> dict[str, An
 
 def hardest_of(loaded: LoadedData, scored: ScoredRows, columns: Sequence[str]) -> dict[str, Any]:
     """Return the rows with the largest loss, and their values in some columns."""
-    task, labels = loaded.task, loaded.tables.preprocessor.classes
+    task = loaded.task
     truth, rows = scored.rows.truth, scored.rows
     losses, chances = _row_losses(task, scored), task.probabilities(scored.output)
     order = np.argsort(-losses, kind="stable")[:HARDEST]
@@ -87,8 +86,8 @@ def hardest_of(loaded: LoadedData, scored: ScoredRows, columns: Sequence[str]) -
             "loss": float(losses[row]),
         }
         if isinstance(task, Classification) and chances is not None:
-            one["target"] = str(labels[int(truth[row])])
-            one["predicted"] = str(labels[int(scored.predicted[row])])
+            one["target"] = task.labels[int(truth[row])]
+            one["predicted"] = task.labels[int(scored.predicted[row])]
             one["probability"] = float(chances[row, int(truth[row])])
         else:
             one["target"] = truth[row].tolist()
@@ -216,13 +215,13 @@ def _labels(scored: ScoredRows, names: Sequence[str]) -> list[dict[str, Any]]:
     ]
 
 
-def _calibration(task: Task, scored: ScoredRows, classes: Sequence[object]) -> dict[str, Any]:
+def _calibration(task: Task, scored: ScoredRows) -> dict[str, Any]:
     """Return mean probability and share of hits, in bins of the probability."""
     chances, truth = task.predicted_numbers(scored.output), scored.rows.truth
     if isinstance(task, MultiLabel):
         said, right, of = chances.ravel(), truth.ravel() > 0.5, "labels"
-    elif chances.shape[1] == 2:
-        said, right, of = chances[:, 1], truth == 1, f"class {classes[1]}"
+    elif isinstance(task, Classification) and len(task.labels) == 2:
+        said, right, of = chances[:, 1], truth == 1, f"class {task.labels[1]}"
     else:
         said, right, of = chances.max(axis=1), scored.predicted == truth, "predicted class"
     number = np.minimum((said * RELIABILITY_BINS).astype(np.int64), RELIABILITY_BINS - 1)

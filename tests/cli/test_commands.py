@@ -43,7 +43,7 @@ def table():
         width = "" if i % 9 == 0 else f"{RNG.normal():.3f}"
         color = "red" if RNG.random() < 0.2 + 0.6 * kind[i] else "blue"
         name = ("=lily", "rose")[kind[i]]
-        lines.append(f"{i},{length[i]:.3f},{width},{color},{name},{'AB'[kind[i]]},cm")
+        lines.append(f"of {i} A,{length[i]:.3f},{width},{color},{name},{'AB'[kind[i]]},cm")
     return "\n".join(lines) + "\n"
 
 
@@ -90,7 +90,7 @@ def test_init_drops_what_gives_the_answer_away(trained):
     assert sorted(data.drop) == ["answer", "id", "unit"]
     assert (data.source, data.missing) == ("flowers.csv", "indicator")
     reasons = {line.split()[1]: line for line in lines if line.startswith("    - ")}
-    why = {"answer": "stands for one value of the target", "id": "row numbers", "unit": "constant"}
+    why = {"answer": "stands for one value of the target", "id": "or list it", "unit": "constant"}
     assert all(reason in reasons[name] for name, reason in why.items())
 
 
@@ -134,7 +134,7 @@ def test_evaluate(at, trained):
 def test_residuals_leave_out_rows_of_weight_0_and_tables_have_errors():
     task = Regression(NumberTarget(["y"], [0.0], [1.0], exposure="t"))
     part = Split(np.zeros((3, 1)), np.array([[1.0], [2.0], [9.0]]), weights=np.array([1, 3, 0]))
-    _, line, note = mistakes(task, part, np.array([[1.5], [2.5], [0.0]]), [], "test")
+    _, line, note = mistakes(task, part, np.array([[1.5], [2.5], [0.0]]), "test")
     assert (line.split(), "weight" in note) == (["y_per_t", *["0.5000"] * 5], True)
     errors = {"test": {"+-": {"m1": 0.5}}}  # shown with many metrics, too
     table = metrics_table({"test": {f"m{k}": 2.0 for k in range(9)}}, {"test": 3}, task, errors)

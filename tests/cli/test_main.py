@@ -89,6 +89,7 @@ WRONG = {
     "a table from stdin": (["init", "-"], "; standard input cannot be read here"),
     "a section as an option": (["train", "--threshold", "1"], "--set training.threshold.KEY=VALUE"),
     "an option of no near name": (["export", "RUN", "--onnx"], "no such option '--onnx'\nUsage"),
+    "stdout as a file": (["predict", "RUN", "-", "-o", "/dev/stdout"], "; for stdout write -o -"),
     "wrong setting": (["train", "c.yaml", "--set", "a"], "write it as section.key=value"),
 }
 

@@ -16,6 +16,7 @@ from sklearn.metrics import r2_score
 import mlpengine
 from mlpengine.data.tables import read_table
 from mlpengine.data.tables.frames import as_table
+from mlpengine_cli.evaluate import file_table
 
 SETTINGS = plain(training={"epochs": 4, "batch_size": 16}, model={"hidden": [8]}, seed=3)
 CELLS = {"a": [1.5, 2.0, -3.0], "n": [1, 2, 3], "b": [True, False, True], "t": ["x", "y", "x"]}
@@ -353,7 +354,11 @@ def test_texts_of_other_column_types_are_read_as_the_model_reads_them(tmp_path):
     rows.to_parquet(tmp_path / "t.parquet")
     texts = dict.fromkeys(("day", "on", "count", "version"), "category")
     model, _ = mlpengine.fit(tmp_path / "t.csv", "y", test=rows.astype(texts), **once)
-    for other in (rows, rows.astype(texts), tmp_path / "t.parquet"):
+    odd = rows.assign(tags=[["a"], ["b"]] * 120)  # a column that the model does not use
+    odd.to_parquet(tmp_path / "odd.parquet")
+    frames = rows, rows.astype(texts), pd.concat([odd, odd.tags], axis=1)
+    assert file_table(model, str(tmp_path / "odd.parquet")).names == [*rows]
+    for other in (*frames, odd.to_dict("records"), *tmp_path.glob("*.parquet")):
         np.testing.assert_array_equal(model.predict(other), model.predict(tmp_path / "t.csv"))
     for test in (rows, tmp_path / "t.csv"):  # texts of a Parquet file stay texts: 3.10 is not 3.1
         model, result = mlpengine.fit(tmp_path / "t.parquet", "y", test=test, **once)

@@ -274,15 +274,18 @@ def test_the_logits_of_one_network_are_divided_by_the_temperature_of_validation_
 
 
 def test_the_calibration_error_is_that_of_the_definition():
-    chances = np.array([[0.9, 0.1], [0.92, 0.08], [0.3, 0.7], [0.05, 0.95]])
+    three = np.array([[0.9, 0.1, 0], [0.92, 0, 0.08], [0.2, 0.7, 0.1], [0.03, 0.95, 0.02]])
     truth, weights = np.array([0, 1, 1, 1]), np.array([1.0, 2.0, 1.0, 1.0])
     # bins of 1/15: 0.9 and 0.92 share [0.867, 0.933], 0.95 is in the last, 0.7 alone
     expected = (abs(0.1 - 0.92) + 0.3 + 0.05) / 4
-    assert calibration_error(truth, chances) == pytest.approx(expected)
+    assert calibration_error(truth, three) == pytest.approx(expected)
     expected = (abs(0.1 - 2 * 0.92) + 0.3 + 0.05) / 5
-    assert calibration_error(truth, chances, weights) == pytest.approx(expected)
-    labels = np.array([[1, 0], [0, 1]])
-    assert calibration_error(labels, labels * 0.8 + 0.1) == pytest.approx(0.1)
+    assert calibration_error(truth, three, weights) == pytest.approx(expected)
+    # the probability of class 1 is 0.2 too high below and above 0.5
+    chance, truth = np.repeat([0.4, 0.6], 5), np.array([1, 0, 0, 0, 0, 1, 1, 0, 0, 0])
+    assert calibration_error(truth, np.stack([1 - chance, chance], 1)) == pytest.approx(0.2)
+    labels = np.stack([truth, 1 - truth], 1)
+    assert calibration_error(labels, np.stack([chance, truth * 0.0], 1)) == pytest.approx(0.45)
 
 
 def model(target="y"):

@@ -13,10 +13,12 @@ from mlpengine.config.baselines import ScoredRows, score_of
 from mlpengine.core.errors import CheckpointError, ConfigError, UsageError
 from mlpengine.estimators import MlpClassifier
 from mlpengine.export import FORMATS, export
+from mlpengine.models.card import facts_of
 from mlpengine.models.task import BinaryClassification, Classification, Split, Threshold
 from mlpengine.models.threshold import choose_threshold
 from mlpengine.report.predictions import predictions_of
 from mlpengine.settings.training import ThresholdChoice
+from mlpengine_cli.predict import Sure, output_columns
 
 COSTS = {"false_negative": 5, "false_positive": 1}
 
@@ -132,6 +134,19 @@ def test_validation_rows_choose_without_folds_and_estimators_know_their_labels(f
     wrong = {"training.threshold": {"costs": COSTS, "positive": "maybe"}}
     with pytest.raises(UsageError, match="'no', 'yes'"):
         estimator.set_params(settings=wrong).fit(x, frame.left)
+
+
+def test_booleans_have_one_spelling(frame):
+    rows, asked = frame.assign(left=frame.left == "yes"), {"costs": COSTS, "positive": "FALSE"}
+    model, _ = mlpengine.fit(rows, "left", training={"epochs": 1, "threshold": asked})
+    assert (model.classes, model.threshold.positive) == ([False, True], 0)
+    columns, _ = output_columns(model, model.outputs(rows), Sure())
+    names = [*FORMATS["js"](model)[1].outputs]
+    assert names == facts_of(model)["classes"] == model.explain(rows).outputs == ["false", "true"]
+    assert {*columns} - {"left"} == {f"probability_{name}" for name in names}
+    assert {f"recall of {name}" for name in names} < {*model.evaluate(rows)}
+    one = MlpClassifier(epochs=1, settings={"training.threshold": asked})
+    assert one.fit(frame[["a"]], rows.left).classes_.tolist() == [False, True]
 
 
 @pytest.mark.parametrize(

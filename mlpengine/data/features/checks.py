@@ -255,7 +255,7 @@ def _relations(
             return {column.text(0): table.n_rows}, []
         values = encoder.encode(table)
         counts = np.bincount(values, minlength=len(encoder.classes)).tolist()
-        classes = dict(zip(map(str, encoder.classes), counts, strict=True))
+        classes = dict(zip(encoder.codes, counts, strict=True))
     elif column.kind == "text":
         return classes, []
     else:
@@ -315,7 +315,8 @@ def _to_drop(table: Table, features: list[ColumnProfile]) -> dict[str, str]:
             extreme = np.flatnonzero(np.abs(own.values) > LIMIT)
             if len(extreme):
                 row = int(extreme[0])
-                reasons[column.name] = f"{own.text(row)} in {table.place(row)}; correct the value"
+                text = f"{own.text(row)} in {table.place(row)} is beyond {LIMIT:g}"
+                reasons[column.name] = f"{text}; correct the value"
             elif 0 < np.nanmax(own.values) - np.nanmin(own.values) < 1000 * EQUAL:
                 reasons[column.name] = "its numbers differ by less than 1e-297; multiply them"
     return reasons

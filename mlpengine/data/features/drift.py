@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
+from unicodedata import normalize
 
 import numpy as np
 
@@ -102,8 +103,10 @@ def unknown_remarks(preprocessor: Preprocessor, unknown: Mapping[str, Counter[st
         found.sort(key=lambda one: similar[one[0]] is None)  # misspelt levels first
         listed = []
         for text, count in found[:LISTED_TEXTS]:
-            near = f", near {similar[text]!r}" * (similar[text] is not None)
-            listed.append(f"{quoted(text)} ({plural(count, 'row')}{near})")
+            near = similar[text] or ""
+            show = ascii if normalize("NFC", text) == normalize("NFC", near) else quoted
+            told = f", near {show(near)}" * bool(near)
+            listed.append(f"{show(text)} ({plural(count, 'row')}{told})")
         if (more := len(texts) - len(listed)) > 0:
             listed.append(plural(more, "other text"))
         remarks.append(

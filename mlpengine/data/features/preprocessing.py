@@ -470,6 +470,15 @@ class Preprocessor:
         return {"text": texts, "numbers": numbers, **dialect}
 
     @property
+    def used_columns(self) -> dict[str, Any]:
+        """Arguments for `read_table` and `as_table` to leave out columns that are not used."""
+        own, history = [*self.columns, *self.formula_columns], self.history
+        targets = self.target.reads if self.target else []
+        others = filter(None, (self.options.weight, self.options.exposure, *history.reads))
+        kept = [name for name in own if name not in history.names]
+        return {"kept": kept, "optional": [*targets, *others]}
+
+    @property
     def feature_names(self) -> list[str]:
         """The name of each column of the feature matrix."""
         one_hot = [name for c in self.categories for name in c.names]

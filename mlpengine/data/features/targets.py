@@ -8,7 +8,7 @@ import numpy as np
 
 from mlpengine.core.errors import DataError
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import plural, quoted, suggestion
+from mlpengine.core.wording import label_text, listed_labels, plural, quoted, suggestion
 from mlpengine.data.features.column_kinds import (
     are_codes,
     comma_text,
@@ -60,6 +60,7 @@ class ClassTarget(Target):
     def __init__(self, column: str, classes: Sequence[Label]) -> None:
         self.columns = [column]
         self.classes = list(classes)
+        self.codes = {_text(label): code for code, label in enumerate(classes)}  # by text
 
     @classmethod
     def fit(cls, table: Table, column: str, order: Sequence[str] = ()) -> "ClassTarget":
@@ -77,9 +78,10 @@ class ClassTarget(Target):
         if len(classes) < 2:
             raise DataError(
                 f"{table.where(column)}: at least two values or classes are needed (all "
-                f"{plural(table.n_rows, 'training row')} have {classes[0]!r})"
+                f"{plural(table.n_rows, 'training row')} have {label_text(classes[0], repr)})"
             )
         if order:
+            order = [text.lower() for text in order] if values.kind == "boolean" else order
             places = {text: k for k, text in enumerate(order)}
             if without := [text for text in order if text not in map(_text, classes)]:
                 near = suggestion(without[0], map(_text, classes))
@@ -93,7 +95,7 @@ class ClassTarget(Target):
             if unlisted:
                 raise DataError(
                     f"{table.where(column)}: data.classes must list every class (without "
-                    f"{unlisted[0]!r})"
+                    f"{label_text(unlisted[0], repr)})"
                 )
             classes.sort(key=lambda label: places[_text(label)])
         return cls(column, classes)
@@ -110,18 +112,16 @@ class ClassTarget(Target):
         (name,) = self.columns
         _complete(table, name)
         values = table[name]
-        known = {_text(label): number for number, label in enumerate(self.classes)}
         distinct, place = np.unique(values.values, return_inverse=True)
-        numbers = np.array([known.get(_text(_label(values, value)), -1) for value in distinct])
+        numbers = np.array([self.codes.get(_text(_label(values, value)), -1) for value in distinct])
         codes = numbers[place].astype(np.int64)
         if (codes < 0).any():
             row = int(np.flatnonzero(codes < 0)[0])
             text = values.text(row)
-            more = ", ..." if len(self.classes) > 10 else ""
             raise DataError(
                 f"{table.where(name, row)}: {quoted(text)} is not one of the classes in the "
-                f"training rows ({', '.join(map(repr, self.classes[:10]))}{more})"
-                f"{suggestion(text.lstrip('0'), known)}"
+                f"training rows ({listed_labels(self.classes)})"
+                f"{suggestion(text.lstrip('0'), self.codes)}"
             )
         return codes
 
@@ -551,9 +551,8 @@ def _label(column: Column, value: Any) -> Label:
 
 def _text(label: Label) -> str:
     """Return a label as text; 1 and 1.0 give the same text, and so do True and true."""
-    if isinstance(label, bool):
-        return number_text("boolean", float(label))
-    return label if isinstance(label, str) else number_text("number", float(label))
+    is_number = isinstance(label, int | float) and not isinstance(label, bool)
+    return number_text("number", float(label)) if is_number else label_text(label)
 
 
 def _complete(table: Table, name: str, role: str = "the target") -> None:

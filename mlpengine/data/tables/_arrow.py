@@ -100,7 +100,8 @@ class ArrowFiles(NamedTuple):
             size = os.path.getsize(path)
             if spill is None:
                 refuse_bomb(8 * expected * len(schema.names), size, path, BINARY_BYTES)
-            text, skipped = set(options.text), spill.skipped if spill else ()
+            text = set(options.text)
+            skipped = spill.skipped if spill else options.skipped(schema.names)
             todo = [name for name in schema.names if name not in skipped]
             grown: dict[str, _GrowingColumn] = {}
             n_rows = 0
@@ -125,8 +126,8 @@ class ArrowFiles(NamedTuple):
         table = Table({}, path)
         for name in schema.names:
             if name not in grown:
-                assert spill is not None
-                spill.skip(name)
+                if spill is not None:
+                    spill.skip(name)
                 continue
             kind = schema.field(name).type
             column = _parsed(grown.pop(name).column(), kind, path, name, options)

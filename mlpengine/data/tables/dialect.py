@@ -197,6 +197,7 @@ class CsvOptions(NamedTuple):
         numbers: columns where whole numbers with leading zeros are numbers, not codes.
         kept: columns to read.  All columns are read if `kept` is empty, or if the file lacks one of
             these columns.
+        optional: further columns to read, if the file has them.
     """
 
     reading: CsvDialect = DEFAULT
@@ -205,6 +206,7 @@ class CsvOptions(NamedTuple):
     labels: frozenset[str] = frozenset()
     kept: frozenset[str] = frozenset()
     codes: frozenset[str] = frozenset()
+    optional: frozenset[str] = frozenset()
 
     @classmethod
     def of(
@@ -215,15 +217,17 @@ class CsvOptions(NamedTuple):
         labels: Iterable[str] = (),
         kept: Iterable[str] = (),
         codes: Iterable[str] = (),
+        optional: Iterable[str] = (),
     ) -> "CsvOptions":
         """Return the options for arguments of `CsvDialect`.  Raises: DataError."""
         reading = CsvDialect.from_dict(dialect)
-        return cls(reading, *map(frozenset, (text, numbers, labels, kept, codes)))
+        return cls(reading, *map(frozenset, (text, numbers, labels, kept, codes, optional)))
 
     def skipped(self, names: Iterable[str]) -> frozenset[str]:
         """Return the columns of `names` that are left out."""
         known = frozenset(names)
-        return known - self.kept if self.kept and self.kept <= known else frozenset()
+        used = self.kept | self.optional
+        return known - used if self.kept and self.kept <= known else frozenset()
 
     def first_step(self, name: str) -> int:
         """Return the kind that is tried first for a column: 0 numbers, 1 dates, 2 text."""

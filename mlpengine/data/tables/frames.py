@@ -37,6 +37,8 @@ def as_table(
     text: Iterable[str] = (),
     numbers: Iterable[str] = (),
     labels: Iterable[str] = (),
+    kept: Iterable[str] = (),
+    optional: Iterable[str] = (),
     **dialect: Any,
 ) -> Table:
     """Return data in memory as a table.
@@ -50,14 +52,14 @@ def as_table(
     Text is read as in CSV, with the arguments of `read_table`.  Numbers, dates and true/false are
     recognized, except in columns in `text` and in columns with a categorical dtype.  Whole numbers
     beyond 2**53 are texts, except in columns in `numbers`.  None, NaN, NaT and masked values are
-    missing.
+    missing.  Columns other than `kept` and `optional` are left out, as by `read_table`.
 
     >>> as_table([{"a": 1, "b": "x"}, {"a": None, "b": "y"}])
     Table('table', 2 rows, 2 columns)
     """
     if isinstance(data, Table):
         return data
-    options = CsvOptions.of(dialect, text, numbers, labels)
+    options = CsvOptions.of(dialect, text, numbers, labels, kept, (), optional)
     if isinstance(data, list | tuple) and all(hasattr(row, "_asdict") for row in data):
         data = [row._asdict() for row in data]  # named tuples
     elif isinstance(data, list | tuple) and all(
@@ -71,17 +73,20 @@ def as_table(
     if isinstance(data, str | bytes | os.PathLike):
         raise DataError(f"{source}: a table in memory is needed (got {quoted(data)})")
     if isinstance(data, Mapping):
-        columns = {str(name): values for name, values in data.items()}
+        skipped = options.skipped(map(str, data))
+        columns = {str(name): cells for name, cells in data.items() if str(name) not in skipped}
         if columns and all(map(is_scalar, columns.values())):
             columns = {name: [value] for name, value in columns.items()}
     elif _is_frame(data):
-        columns = _frame_columns(data, source)
+        columns = _frame_columns(data, source, options)
     elif isinstance(data, Sequence) and not data:
         if names is None:
             raise DataError(f"{source}: at least one row is needed (got an empty list)")
         columns = {name: [] for name in names}
     elif isinstance(data, Sequence) and all(isinstance(row, Mapping) for row in data):
         columns = _columns_of_rows(data, names, source)
+        for name in options.skipped(columns):
+            del columns[name]
     else:
         table = _matrix(data, names, source)
         if not options.reading.missing_numbers:
@@ -140,9 +145,11 @@ def _dtype_text(values: Any) -> str:
     return str(getattr(values, "dtype", getattr(values, "type", ""))).lower()
 
 
-def _frame_columns(frame: Any, source: str) -> dict[str, Any]:
+def _frame_columns(frame: Any, source: str, options: CsvOptions | None = None) -> dict[str, Any]:
     is_arrow = hasattr(frame, "column_names") and not hasattr(frame, "iloc")
     given = list(frame.column_names if is_arrow else frame.columns)
+    skipped = options.skipped(map(str, given)) if options else ()
+    given = [name for name in given if str(name) not in skipped]
     names = list(map(str, given))
     if len(set(names)) < len(names):
         twice = sorted({name for name in names if names.count(name) > 1})

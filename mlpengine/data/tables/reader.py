@@ -34,6 +34,8 @@ def read_table(
     numbers: Iterable[str] = (),
     labels: Iterable[str] = (),
     codes: Iterable[str] = (),
+    kept: Iterable[str] = (),
+    optional: Iterable[str] = (),
     progress: OnProgress | None = None,
     **dialect: Any,
 ) -> Table:
@@ -56,14 +58,16 @@ def read_table(
     text_encoding, na_values, date_format.
 
     In Parquet and Feather, whole numbers beyond 2**53 and texts are read as in CSV; texts of a
-    dictionary stay texts.  `progress` is called with the share of a CSV file that has been read.
+    dictionary stay texts.  With `kept`, only the columns in `kept` and `optional` are read; all
+    columns are read if the table lacks one of `kept`.  `progress` is called with the share of a CSV
+    file that has been read.
 
     >>> read_table("penguins")
     Table('penguins', 344 rows, 7 columns)
 
     Raises: DataError if the table cannot be read.
     """
-    options = CsvOptions.of(dialect, text, numbers, labels, codes=codes)
+    options = CsvOptions.of(dialect, text, numbers, labels, kept, codes, optional)
     encoding = options.reading.text_encoding
     if not isinstance(source, str | os.PathLike):
         return read_csv(buffered(checked_stream(source), encoding), "standard input", options)
@@ -135,8 +139,7 @@ def read_blocks(
 ) -> Iterator[Table]:
     """Yield blocks of a table's rows, in bounded memory, read as by `read_table`.
 
-    The kinds of CSV columns may differ between blocks.  Only the columns `kept` are read.  All
-    columns are read if `kept` is empty, or if the table lacks one of these columns.
+    The kinds of CSV columns may differ between blocks.
 
     Raises: DataError.
     """

@@ -183,6 +183,7 @@ def messy_table() -> Table:
             "name": text(np.arange(N), "name "),
             "same": Column(np.full(N, 4.0)),
             "tiny": Column(Y * 1e-300),
+            "huge": Column(Y * 1e120),
             "empty": Column(np.full(N, np.nan)),
             "gappy": Column(np.where(np.arange(N) % 3, np.nan, Y)),
             "damaged": Column(np.arange(N, dtype=np.int32), "text", (*map(str, range(N - 1)), "x")),
@@ -201,22 +202,14 @@ def test_a_profile_tells_everything():
     assert found.task == "classification"
     assert found.classes == {"class 0": N - 3, "class 1": 3}
     assert [leak.column for leak in found.leaks] == ["code"]
-    assert list(found.drop) == [
-        "id",
-        "name",
-        "same",
-        "tiny",
-        "empty",
-        "damaged",
-        INDEX,
-        "comma",
-        "code",
-    ]
+    dropped = ["id", "name", "same", "tiny", "huge", "empty", "damaged", INDEX, "comma", "code"]
+    assert list(found.drop) == dropped
     text = "\n".join(found.lines() + found.warnings())
     assert "'code'" not in "\n".join(found.warnings(["code"]))
     for part in (
-        "messy: 600 rows, 12 columns",
+        "messy: 600 rows, 13 columns",
         "column 'same': constant (4)",
+        "in row 1 is beyond 1e+100; correct the value",
         "column 'tiny': its numbers differ by less",
         "column 'id': row numbers",
         "column 'comma': 600 of 600 values are like '300,5'",
