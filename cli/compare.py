@@ -27,6 +27,13 @@ Examples:
   mlpengine compare runs/digits runs/digits-002 --json
 """
 
+LOSS_UNITS = {"data.class_weights", "data.standardize_target", "data.transform_target"}
+"""Settings of the data that change weights or units of the loss."""
+
+SAME_ROWS = LOSS_UNITS | {"data.standardize", "data.clip", "data.encoding", "data.bins"}
+SAME_ROWS |= {"data.missing", "data.min_count", "data.max_levels", "data.bound_predictions"}
+"""Settings of the data that do not choose the rows of training."""
+
 
 class Score(NamedTuple):
     """A metric with its standard error; what is unknown is None."""
@@ -136,15 +143,17 @@ def comparison_text(
         lines.append("+-: standard error")
     if any(one.get("warm_start") for one in results):
         lines.append(f"warning: {TOO_GOOD}")
-    elif any(key == "seed" or key.startswith("data.") for key in settings):
+    elif any(key == "seed" or key.startswith("data.") for key in settings.keys() - SAME_ROWS):
         lines.append("note: seed or data settings differ; the runs may have trained on other rows")
     lines += [
         f"note: {name} was interrupted, so it has no test metrics; the last line is about its model"
         for name, one in zip(names, results, strict=True)
         if one.get("ending") == "interrupted"
     ]
-    if any(key.startswith("loss.") for key in settings):
-        lines.append("note: the loss functions differ; do not compare the values of the losses")
+    if any(key.startswith("loss.") or key in LOSS_UNITS for key in settings):
+        lines.append(
+            "note: losses differ in function, weights or unit; do not compare their values"
+        )
     costs = [values for key, values in settings.items() if ".threshold.costs." in key]
     if any(None not in values for values in costs):
         lines.append(f"note: the costs differ; the last line has the costs of {names[0]}")

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -104,6 +104,8 @@ class RunData:
     failure: str = ""
     notes: tuple[str, ...] = ()
     history: History | None = None
+    changed: Sequence[str] = ()
+    """Names of the data files that have changed since the run was trained."""
 
 
 class Collected(NamedTuple):
@@ -111,6 +113,7 @@ class Collected(NamedTuple):
 
     data: dict[str, Any]
     scored: ScoredRows | None = None
+    changed: Sequence[str] = ()
 
 
 def read_run(path: Path) -> RunData:
@@ -120,6 +123,7 @@ def read_run(path: Path) -> RunData:
     """
     resolved = resolved_config(path)
     notes: list[str] = []
+    changed: list[str] = []
 
     def attempt(what: str, function: Callable[[], Any]) -> Any:
         try:
@@ -136,7 +140,8 @@ def read_run(path: Path) -> RunData:
         model = attempt("the model cannot be read", lambda: load(path))
     file = attempt("the config cannot be read", lambda: load_config(resolved))
     if file is not None:
-        notes += [f"{name} {CHANGED}" for name in changed_files(path, file)]
+        changed = changed_files(path, file)
+        notes += [f"{name} {CHANGED}" for name in changed]
         preprocessor = model.preprocessor if model else None
         loaded = attempt("the data cannot be read", lambda: load_data(file, preprocessor))
     trained = model is not None
@@ -148,9 +153,8 @@ def read_run(path: Path) -> RunData:
     series = None
     if (path / DIAGNOSTICS_FILE).is_file():
         series = attempt("diagnostics", lambda: read_series(path / DIAGNOSTICS_FILE))
-    return RunData(
-        path, result, loaded, model, trained, series, failure=failed or "", notes=tuple(notes)
-    )
+    run = RunData(path, result, loaded, model, trained, series, changed=changed)
+    return replace(run, failure=failed or "", notes=tuple(notes))
 
 
 def collect(run: RunData, effort: ReportBudget = THOROUGH, *, whole: bool = True) -> Collected:
@@ -221,7 +225,7 @@ def _collect(run: RunData, effort: ReportBudget, *, whole: bool) -> Collected:
     data["notes"] = notes
     for key in WITH_PATHS & data.keys():
         data[key] = without_directories(data[key])
-    return Collected(plain_data(data), scored)
+    return Collected(plain_data(data), scored, run.changed)
 
 
 def epochs_of(run: RunData) -> dict[str, Any] | None:

@@ -24,9 +24,12 @@ def lead_of(
 
     If a run's threshold has costs, the metric is the mean cost, with the costs of the first such
     run; if both predict the same quantiles, it is the pinball loss.  Runs cannot be compared if
-    they differ in metric, table, target, classes or predicted rows, or if a warm start may have
-    been trained on the predicted rows.
+    they differ in metric, table, target, classes or predicted rows, if the table has changed since
+    a run was trained, or if a warm start may have been trained on the predicted rows.
     """
+    if changed := [one for one in collected if one.changed]:
+        runs = " and ".join(one.data["path"] for one in changed)
+        return f"{changed[0].changed[0]} has changed since the training of {runs}" + ON_NEW_ROWS
     scored = [one.scored for one in collected if one.scored]
     for one in collected:
         if not (one.scored and one.data.get("model") and one.data.get("score")):

@@ -350,8 +350,13 @@ def test_compare(at):
     even = json.loads(at("evaluate", "costs", "--threshold", 0.5, "--json").out)["test"]["cost"]
     assert shown[0] == pytest.approx(even, abs=1e-6) != shown[1]
     assert "false_negative 9, false_positive 1" in at("evaluate", "costs").out
-    losses = {"runs": ["a", "b"], "settings": {"loss.delta": [1, 2]}}
-    assert "loss functions differ" in comparison_text([{}, {}], {}, NO_LEAD | losses)[-2]
+    for key in ("loss.delta", "data.transform_target"):  # which keep the rows
+        lines = comparison_text([{}, {}], {}, NO_LEAD | {"runs": "ab", "settings": {key: [1, 2]}})
+        assert [line[:12] for line in lines[-3:-1]] == ["results", "note: losses"]
+    known = Path("other", "environment.json")  # as if the table had changed after its training
+    known.write_text(re.sub(r'("flowers.csv": ")..', r"\1--", known.read_text()))
+    reason = json.loads(at("compare", "run", "other", "--json").out)["reason"]
+    assert re.match(r"flowers\.csv .* training of other;", reason)
     record.write_text("{}")
     assert "best epoch" not in at("compare", "other", "other").out
     record.unlink()
