@@ -260,6 +260,7 @@ def forward_of(
     try:
         program = write_step(forward.instructions, functions, fixed, xs, [y], memory="values")
     except UnsupportedError as error:
-        raise UsageError(f"export: every op must have a C form (got {error})") from error
+        text = f"every op must have a form in C and JavaScript (got {error})"
+        raise UsageError(f"export: {text}") from error
     source, output = source or program.place_of(xs[0]), output or program.place_of(y)
     return PredictionCode(program.statements, program.size, source, output)

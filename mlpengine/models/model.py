@@ -665,21 +665,19 @@ class Model:
             return UsageError(
                 f"{where}: is not for censored times; write predict_quantile, or --quantile"
             )
-        task, has_folds = self.preprocessor.task, self.residuals or self.sets
-        trained, folds = (
-            ("", "") if has_folds else (", and was trained without folds", ", with folds")
-        )
-        advice = "training: {folds: 8} in the config, or training={'folds': 8} for fit"
-        if task == "multilabel":
-            trained, advice = "", "predict_proba(table), or predict without this option"
-        elif what == "numbers" and task == "classification":
-            advice = f"predict_set(table) or --set, for classes{folds}"
-        elif what == "classes" and task == "regression":
-            advice = f"predict_interval(table) or --interval, for numbers{folds}"
-        return UsageError(
-            f"{where}: needs a model of {what} that was trained with training.folds "
-            f"(this one predicts {task}{trained}); write {advice}"
-        )
+        has_folds = self.residuals or self.sets
+        predicts, advice = {
+            "regression": ("numbers", "predict_interval(table) or --interval, for numbers"),
+            "classification": ("classes", "predict_set(table) or --set, for classes"),
+        }.get(str(self.preprocessor.task), ("labels", "predict_proba(table), without this option"))
+        if predicts == what:
+            return UsageError(
+                f"{where}: needs folds (this model was trained without folds); write training: "
+                "{folds: 8} in the config, or training={'folds': 8} for fit"
+            )
+        advice += "" if has_folds or predicts == "labels" else ", and train with training.folds"
+        text = f"needs a model of {what} (this one predicts {predicts})"
+        return UsageError(f"{where}: {text}; write {advice}")
 
     def table(self, data: Any, history: Any = None) -> Table:
         """Return data in any form as a table with the kinds and derived columns of training.

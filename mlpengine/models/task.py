@@ -908,7 +908,11 @@ def _own(metric: metrics.OwnMetric) -> Metric:
     def score(scored: Scored) -> float:
         predicted = scored.probabilities if metric.of == "probabilities" else scored.predicted
         weights = None if scored.weights is None else _read_only(scored.weights)
-        value: object = metric.function(_read_only(scored.truth), _read_only(predicted), weights)
+        name, truth = metric.function.__name__, _read_only(scored.truth)
+        try:
+            value: object = metric.function(truth, _read_only(predicted), weights)
+        except Exception as error:
+            raise UsageError(f"metric {name}: raises {type(error).__name__}: {error}") from error
         try:
             if isinstance(value, np.ndarray) and value.ndim == 0:
                 value = value[()]
@@ -916,7 +920,6 @@ def _own(metric: metrics.OwnMetric) -> Metric:
                 return float(value)
         except OverflowError:
             value = "a whole number beyond the range of floats"
-        name = metric.function.__name__
         raise UsageError(f"metric {name}: must return a number (got {quoted(value)})")
 
     return score

@@ -128,7 +128,7 @@ def test_a_metric_of_ones_own_that_is_no_number_is_named(frame, own):
             mlpengine.metric(*given, **options)(lambda t, p, w: 0.0)
     one = metrics.OwnMetric(lambda t, *_: t.fill(0), "numbers", False)
     metrics.OWN_METRICS["largest_gap"] = one
-    with pytest.raises(ValueError, match="read-only"):  # other metrics read these targets
+    with pytest.raises(mlpengine.UsageError, match=r"metric .*read-only"):  # others read these
         mlpengine.fit(frame[["b", "price"]], "price", training={"metrics": ["largest_gap"]})
 
 

@@ -326,9 +326,9 @@ def test_a_model_keeps_how_sure_it_is(tmp_path):
     np.testing.assert_array_equal(held, classes.predict_proba(table) >= lowest)
     assert (again.predict_set(table, 0.8, by_class=True) != held).any()
     both, _ = fit({"a": [0.0, 1.0] * 9, "p": [0, 1] * 9, "q": [1, 0] * 9}, ["p", "q"])
-    wrong_models = {"regression": whole, "classif": replace(classes, sets=None), r"label\)": both}
+    wrong_models = {"numbers": whole, "needs folds": replace(classes, sets=None), "labels": both}
     for of, wrong in wrong_models.items():
-        with pytest.raises(UsageError, match=f"set: .*classes .*{of}"):
+        with pytest.raises(UsageError, match=f"set: .*{of}"):
             wrong.predict_set(table)
     with pytest.raises(UsageError, match=r"^set: .*0.9"):
         classes.predict_set(table, 90)
