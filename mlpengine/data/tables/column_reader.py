@@ -145,9 +145,10 @@ def without_numbers(column: Column, missing: Sequence[float]) -> Column:
     if not missing or column.kind != "number":
         return column
     values = column.values
-    with np.errstate(over="ignore"):  # beyond float16
+    with np.errstate(over="ignore"):
         known = np.array(missing, values.dtype if values.dtype.kind == "f" else np.float64)
-    return Column(np.where(np.isin(values, known[np.isfinite(known)]), np.nan, values))
+    known = known[np.isfinite(known) == np.isfinite(missing)]  # without numbers beyond float16
+    return Column(np.where(np.isin(values, known), np.nan, values))
 
 
 def text_column(

@@ -128,6 +128,8 @@ def test_a_number_that_means_missing_matches_each_spelling_as_in_pandas(gap, way
             assert (find_gap(table["a"]) is None) == gap.startswith("-999")
     exponent = read("a\n1e20\n1.00e+20\n7\n", na_values=["1" + "0" * 20])["a"]
     np.testing.assert_array_equal(exponent.values, [np.nan, np.nan, 7])
+    infinite = as_table({"a": np.array([np.inf, 7], "f2")}, na_values=["inf", "1e9"])["a"]
+    np.testing.assert_array_equal(infinite.values, [np.nan, 7])
 
 
 ISO = """
