@@ -127,8 +127,7 @@ def command(
     _check_levels(level, set_level, by_class=by_class)
     path = None if out == "-" else Path(out)
     if path is not None and path.suffix not in SUFFIXES:
-        told = f"must end in {', '.join(SUFFIXES)} (got {path.suffix!r}); for stdout write -o -"
-        raise UsageError(f"{out}: the name {told}")
+        raise UsageError(f"{out}: must end in {', '.join(SUFFIXES)}; for stdout write -o -")
     if path is not None:
         keep_input(path, file, "the table to predict")
         if history is not None:

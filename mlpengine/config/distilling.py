@@ -184,8 +184,8 @@ class Teacher:
                 f"distill: the teacher must predict the same target (it is for {told})"
             )
         if model.classes != fitted.classes and fitted.task == "classification":
-            both = map(listed_labels, (model.classes, fitted.classes))
-            text = "; the training rows hold ".join(both)
+            both = model.classes, fitted.classes
+            text = "; the training rows hold ".join(map(listed_labels, both))
             raise UsageError(f"distill: the teacher must know the same classes (it has {text})")
         table = self._table(part, rows_of)
         output = model.forward(model.preprocessor.features_of(table))

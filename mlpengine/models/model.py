@@ -683,8 +683,7 @@ class Model:
         """Return data in any form as a table with the kinds and derived columns of training.
 
         Lags and windows of a row read earlier rows in `data` and in `history`, a table of further
-        rows.  Every method accepts the returned table; columns that the model does not use are left
-        out.
+        rows.  Every method accepts the returned table.  Columns that are not used are left out.
 
         Raises: DataError if the data cannot be read as a table; UsageError for a `history` of a
             model without lags and windows.

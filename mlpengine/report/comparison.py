@@ -1,6 +1,7 @@
 """Compare two runs on the same rows: the lead of the better run, with its standard error."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -59,10 +60,12 @@ def lead_of(
     return Lead(metric, first.part, ahead, value, error, level)
 
 
-def _difference(what: str, pair: Sequence[object]) -> str:
+def _difference(what: str, pair: Sequence[Any]) -> str:
     """Return the difference of two runs as text; "" if there is none."""
     first, other = pair
-    return f"their {what} differ ({quoted(first)} and {quoted(other)})" * (first != other)
+    if isinstance(first, list) and {*first} != {*other}:  # leave out what both have
+        first, other = ([one for one in a if one not in b] for a, b in (pair, pair[::-1]))
+    return f"their {what} differ ({quoted(first)} and {quoted(other)})" if first != other else ""
 
 
 def paired(

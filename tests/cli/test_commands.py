@@ -24,6 +24,7 @@ from mlpengine.data.features import NumberTarget
 from mlpengine.data.tables import _arrow, _csv, read_table
 from mlpengine.models import Regression, Split
 from mlpengine.models.comparison import NO_LEAD
+from mlpengine.report.comparison import _difference
 from mlpengine_cli.compare import comparison_text
 from mlpengine_cli.main import run
 from mlpengine_cli.outcome import metrics_table, mistakes
@@ -341,6 +342,7 @@ def test_compare(at):
     assert re.search(r"model\.hidden(.|\n)*networks +1 +1\n", text)
     assert f"by {found['difference']:#.2g} +- {found['error']:#.2g} in test accuracy" in text
     assert re.search(r"the settings are the same(.|\n)*equal in", at("compare", "run", "run").out)
+    assert _difference("classes", [["a", "b"], ["b"]]).endswith("(['a'] and [])")
     costs = {"runs": ["a", "b"], "settings": {"training.threshold.costs.false_negative": [7, 5]}}
     lines = comparison_text([{}, {"ending": "interrupted"}], {}, NO_LEAD | costs)
     assert [line[:9] for line in lines[-3:-1]] == ["note: b w", "note: the"]

@@ -124,12 +124,12 @@ def test_validation_rows_choose_without_folds_and_estimators_know_their_labels(f
     given = {"validation": frame[frame.left == "no"], "training": {"threshold": {"costs": COSTS}}}
     with pytest.raises(ConfigError, match="both classes"):
         mlpengine.fit(frame, "left", **given)
-    settings = {"training.threshold": {"costs": COSTS, "positive": "no"}}
+    settings = {"training.threshold": {"costs": COSTS, "positive": "FALSE"}}
     estimator = MlpClassifier(epochs=3, folds=3, members="plain", settings=settings, random_state=0)
     x = frame[["a", "b"]].to_numpy()
-    estimator.fit(x, frame.left)
+    estimator.fit(x, frame.left == "yes")
     no = estimator.predict_proba(x)[:, 0] > estimator.threshold_
-    assert (estimator.predict(x) == np.where(no, "no", "yes")).all()
+    assert (estimator.predict(x) != no).all()
     assert "threshold_" not in vars(estimator.set_params(settings=None).fit(x, frame.left))
     wrong = {"training.threshold": {"costs": COSTS, "positive": "maybe"}}
     with pytest.raises(UsageError, match="'no', 'yes'"):
@@ -138,15 +138,14 @@ def test_validation_rows_choose_without_folds_and_estimators_know_their_labels(f
 
 def test_booleans_have_one_spelling(frame):
     rows, asked = frame.assign(left=frame.left == "yes"), {"costs": COSTS, "positive": "FALSE"}
-    model, _ = mlpengine.fit(rows, "left", training={"epochs": 1, "threshold": asked})
-    assert (model.classes, model.threshold.positive) == ([False, True], 0)
+    given = {"data": {"classes": ["TRUE", "False"]}, "training": {"epochs": 1, "threshold": asked}}
+    model, _ = mlpengine.fit(rows, "left", **given)
+    assert (model.classes, model.threshold.positive) == ([True, False], 1)
     columns, _ = output_columns(model, model.outputs(rows), Sure())
     names = [*FORMATS["js"](model)[1].outputs]
-    assert names == facts_of(model)["classes"] == model.explain(rows).outputs == ["false", "true"]
+    assert names == facts_of(model)["classes"] == model.explain(rows).outputs == ["true", "false"]
     assert {*columns} - {"left"} == {f"probability_{name}" for name in names}
     assert {f"recall of {name}" for name in names} < {*model.evaluate(rows)}
-    one = MlpClassifier(epochs=1, settings={"training.threshold": asked})
-    assert one.fit(frame[["a"]], rows.left).classes_.tolist() == [False, True]
 
 
 @pytest.mark.parametrize(

@@ -125,10 +125,6 @@ class ClassTarget(Target):
             )
         return codes
 
-    def decode(self, codes: Array) -> list[Label]:
-        """Return the label of each class index."""
-        return [self.classes[code] for code in codes]
-
     def state_dict(self) -> dict[str, Any]:
         return {"task": self.task, "columns": self.columns, "classes": self.classes}
 
