@@ -54,7 +54,8 @@ def command(first: Path, second: Path, as_json: bool) -> None:
 
     The better run has the higher accuracy or R2 on rows that did not train the models.  If a run
     has costs (training.threshold), the better run has the lower mean cost, by the costs of FIRST if
-    both have costs.  If both predict the same quantiles, it has the lower pinball loss.  The
+    both have costs.  If both predict the same quantiles, it has the lower pinball loss.  Rows have
+    the weights of FIRST, or, if it has none, of SECOND; a note says so if they differ.  The
     standard error of the difference is computed from the predictions row by row.  If the runs
     predicted different rows, no run is called better.
     """
@@ -84,11 +85,14 @@ def comparison(first: Path, second: Path) -> tuple[dict[str, Any], list[str]]:
             for losses in [one.task.pinball_losses(one.rows.truth, one.output)]
         ]
     errors = {label: [one.error for one in row] for label, row in table.items()}
+    weights: list[Any] = [one.scored.rows.weights for one in collected if one.scored]
+    differ = isinstance(lead, Lead) and not np.array_equal(*weights)
     data = {
         "runs": names,
         "settings": settings,
         "metrics": {label: [one.value for one in row] for label, row in table.items()},
         "standard_errors": {label: row for label, row in errors.items() if any(row)},
+        "weights": names[1 if weights[0] is None else 0] if differ else None,
         **(lead.as_dict(names) if isinstance(lead, Lead) else NO_LEAD | {"reason": lead}),
     }
     return data, comparison_text(results, table, data)
@@ -157,4 +161,7 @@ def comparison_text(
     costs = [values for key, values in settings.items() if ".threshold.costs." in key]
     if any(None not in values for values in costs):
         lines.append(f"note: the costs differ; the last line has the costs of {names[0]}")
+    if run := data.get("weights"):
+        text = "metrics have the row weights of their run; the last line has the weights of"
+        lines.append(f"note: {text} {run}")
     return [*lines, lead_text(data)]

@@ -211,10 +211,6 @@ def read_rows(model: Model, source: str, history: str | None = None) -> Table:
     )
     for line in usable.remarks:
         say(line, err=True)
-    weight = model.preprocessor.options.weight
-    if weight is not None and weight not in table:
-        text = "all rows have equal weight, because there is no column"
-        say(f"warning: {table.source}: {text} {weight!r} (data.weight)", err=True)
     in_use = table if usable.rows is None else table.rows(usable.rows)
     new = NewRows(model.preprocessor, has_history=history is not None)
     for line in new.add(in_use).lines():

@@ -294,7 +294,7 @@ def _intervals(model: Model, output: Array, sure: Sure) -> dict[str, Any]:
     if sure.level is not None:
         ends = model.interval_of(output, sure.level, "--interval")
         for end, values in zip(("low", "high"), ends, strict=True):
-            added |= {f"{name}_{end}": values[:, i] for i, name in enumerate(_predicted(model))}
+            added |= {f"{name}_{end}": values[:, i] for i, name in enumerate(model.predicts)}
     return added
 
 
@@ -303,17 +303,11 @@ def _quantiles(model: Model, output: Array, sure: Sure) -> dict[str, Any]:
     columns: dict[str, Any] = {}
     for level in sure.quantiles:
         values = model.quantile_of(output, level, "--quantile")
-        columns |= {f"{n}_{level:.15g}": values[:, i] for i, n in enumerate(_predicted(model))}
+        columns |= {f"{n}_{level:.15g}": values[:, i] for i, n in enumerate(model.predicts)}
     if sure.times:
         chances = model.survival_of(output, sure.times, "--times")
         columns |= {f"survival_{time:.15g}": chances[:, i] for i, time in enumerate(sure.times)}
     return columns
-
-
-def _predicted(model: Model) -> list[str]:
-    """Return the names of the predicted numbers; for classes, the name of the target."""
-    task = model.task
-    return task.target.names if isinstance(task, Regression) else model.target
 
 
 def _sets(sets: Array, classes: Sequence[object]) -> Coded:

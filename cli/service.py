@@ -171,7 +171,7 @@ def service(model: Model, name: str) -> FastAPI:
     @app.get("/health")
     async def health() -> dict[str, Any]:
         """Report that the service runs, and its version."""
-        return {"status": "ok", "model": name, "predicts": model.target, "version": __version__}
+        return {"status": "ok", "model": name, "predicts": model.predicts, "version": __version__}
 
     @app.get("/metrics", include_in_schema=False)
     async def metrics() -> Response:

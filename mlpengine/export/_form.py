@@ -36,7 +36,7 @@ def to_html(model: Model | Network) -> tuple[bytes, Exported]:
         raise UsageError("export: html needs a model with its preprocessing (got a network)")
     module, exported = to_js(model)
     columns, summary = description(model)["columns"], model.preprocessor.summary["columns"]
-    title = f"Prediction of {' and '.join(shortened(name) for name in model.target)}"
+    title = f"Prediction of {' and '.join(shortened(name) for name in model.predicts)}"
     kept = [model.background.get(one["name"], ()) for one in columns]
     usual = f"const background = {script_json(list(zip(*kept, strict=True)))};"
     script = Markup(f"\n{module.decode()}\n{usual}\n{_asset('form.js')}")

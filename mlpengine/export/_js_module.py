@@ -139,7 +139,7 @@ def description(model: Model) -> dict[str, Any]:
             "places": model.residuals.places[:, i].tolist(),
             "scales": model.residuals.scales[:, i].tolist(),
         }
-        for i, name in enumerate(model.target)
+        for i, name in enumerate(model.predicts)
     ]
     bounds = [end if abs(end) < float("inf") else None for end in task.target_range]
     return known | {"levels": list(MODULE_LEVELS), "intervals": intervals, "range": bounds}

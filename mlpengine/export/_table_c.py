@@ -47,6 +47,7 @@ from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.computed import ComputedColumn
 from mlpengine.data.features.numbers import Numbers
 from mlpengine.data.features.sources import PERIODS, Source
+from mlpengine.data.features.targets import NumberTarget, Target, TimeTarget
 from mlpengine.data.features.thresholds import CLIP, CLIPPED_FROM
 from mlpengine.export.network_c import PredictionCode, Real
 from mlpengine.formula import (
@@ -449,8 +450,8 @@ def _macros(model: Model, upper: str) -> str:
             define("THRESHOLD", threshold.value)
     elif preprocessor.target is not None:
         lines.append("/* Indices of the targets in y. */")
-        for place, name in enumerate(preprocessor.target.columns):
-            define(f"Y_{name}", place, name)
+        for place, (name, about) in enumerate(_meanings(preprocessor.target).items()):
+            define(f"Y_{name}", place, about)
     if isinstance(model.task, Regression):
         lines.append("/* Indices of the predictions in out. */")
         for place, name in enumerate(model.task.column_names):
@@ -458,3 +459,16 @@ def _macros(model: Model, upper: str) -> str:
     if preprocessor.options.where is not None:
         lines.append(f"/* Trained on rows with {comment_text(preprocessor.options.where)}. */")
     return "\n".join(lines) + "\n"
+
+
+def _meanings(target: Target) -> dict[str, str]:
+    """Return the names of the numbers in y, and their meanings for a comment."""
+    if isinstance(target, TimeTarget):
+        (time,) = target.names
+        return {
+            time: f"{time}: the time of an event; or -low, if the event came after the time low",
+            f"{time}_high": "INFINITY, or the latest time of an event after low",
+        }
+    if isinstance(target, NumberTarget) and target.exposure is not None:
+        return {f"{n}_per_{target.exposure}": f"{n} / {target.exposure}" for n in target.columns}
+    return {name: name for name in target.columns}

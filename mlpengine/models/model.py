@@ -183,6 +183,12 @@ class Model:
         return list(self.preprocessor.target.columns) if self.preprocessor.target else []
 
     @property
+    def predicts(self) -> list[str]:
+        """Names of the predicted numbers, such as claims_per_years; of classes, `target`."""
+        task = self._task
+        return task.target.names if isinstance(task, Regression) else self.target
+
+    @property
     def classes(self) -> list[Any]:
         """Labels in the order of the columns of `predict_proba`; empty for regression."""
         task = self.preprocessor.task
@@ -438,7 +444,8 @@ class Model:
         """Return the metrics of two models, and the better model; `data` has the targets, too.
 
         Do not use training rows of either model.  The standard error is of the difference between
-        the models, from paired rows.  If a model has costs, the metric is the mean cost.
+        the models, from paired rows.  If a model has costs, the metric is the mean cost.  Rows have
+        the weights of this model (data.weight, exposure); if it has none, of the other model.
 
         Raises: UsageError unless both predict the same target; DataError as `evaluate`.
         """
@@ -450,7 +457,7 @@ class Model:
             raise UsageError(
                 f"compare: names must be the names of two models (got {quoted(names)})"
             )
-        if (self.target, self.classes) != (other.target, other.classes):
+        if (self.predicts, self.classes) != (other.predicts, other.classes):
             own, others = (model._facts()["predicts"] for model in (self, other))
             differ = ", ".join(sorted(map(label_text, {*self.classes} ^ {*other.classes})))
             text = f"; the classes differ: {cut(differ or 'in their order')}" * (own == others)
@@ -458,29 +465,28 @@ class Model:
                 f"compare: both models must predict the same ({own}, and {others}{text})"
             )
         table, rows = self._usable("compare", data)
-        part = self._split(table, rows)
+        parts = [self._split(table, rows), other._split(other.table(data), rows)]
+        truth = parts[0].truth
         with_costs = [one for one in (self, other) if one.threshold and one.threshold.costs]
         judge = (with_costs or [self])[0]
         rivals = {
-            name: model._guess(split, part.truth)._replace(threshold=judge.threshold)
-            for name, model, split in (
-                ("first", self, part),
-                ("other", other, other._split(other.table(data), rows)),
-            )
+            name: model._guess(part, truth)._replace(threshold=judge.threshold)
+            for name, model, part in zip(("first", "other"), (self, other), parts, strict=True)
         }
         levels = [[*one.task.levels] for one in (self, other)]
         if levels[0] != levels[1] and not all(0.5 in one for one in levels if one):
             known = " and ".join(map(str, levels))
             raise UsageError(f"compare: both models must predict the same quantiles (got {known})")
-        quantiles = by_pinball([self.task, other.task], part.truth)
-        metrics = [*["pinball"] * quantiles, *compared_metrics(judge.task, part.truth)]
-        scores = baseline_scores(metrics, part.truth, rivals, part.weights)
+        quantiles = by_pinball([self.task, other.task], truth)
+        metrics = [*["pinball"] * quantiles, *compared_metrics(judge.task, truth)]
+        weights = next((one.weights for one in parts if one.weights is not None), None)
+        scores = baseline_scores(metrics, truth, rivals, weights)
         both = {n: [(one[n]["value"], one[n]["error"]) for one in scores.values()] for n in metrics}
         ahead = scores["other"]["ahead"]
         wins = (ahead["value"] >= 0) == higher_is_better(metrics[0])
         level = level_of(metrics[0], scores)
         lead = Lead(metrics[0], "data", int(not wins), abs(ahead["value"]), ahead["error"], level)
-        return Comparison(names, len(part), both, lead)
+        return Comparison(names, len(truth), both, lead)
 
     def _guess(self, part: Split, truth: Array) -> Guess:
         task, output = self._task, self.forward(part.x)
@@ -712,7 +718,7 @@ class Model:
         columns = self.columns
         more = ", ..." if len(columns) > SHOWN_COLUMNS else ""
         return {
-            "predicts": ", ".join(self.target) + f" ({self.preprocessor.task})",
+            "predicts": ", ".join(self.predicts) + f" ({self.preprocessor.task})",
             "from": ", ".join(columns[:SHOWN_COLUMNS]) + more,
             "network": f"{networks_text(self.networks)}, {plural(self.n_parameters, 'parameter')}",
             "loss": self.loss,

@@ -1,5 +1,6 @@
 """Tasks: from outputs of a network to predictions, probabilities and metrics."""
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
@@ -31,6 +32,8 @@ from mlpengine.data.tables import Table
 from mlpengine.formula import evaluate
 from mlpengine.models import censored, metrics
 from mlpengine.ops import EntryLoss, KnownTargets, Loss, MeanSquaredError, losses_of
+
+_log = logging.getLogger("mlpengine")
 
 MAX_CLASSES = 10
 """Metrics of single classes, labels or targets are computed for at most this many."""
@@ -816,6 +819,10 @@ def make_split(
         reads = preprocessor.target.reads if preprocessor.target else ()
         wanted = ", ".join(name for name in reads if name not in table)
         raise DataError(f"{table.source}: the target column is missing ({wanted or 'none'})")
+    name = preprocessor.options.weight
+    if weights is None and name is not None and name not in table:
+        text = "warning: %s: rows are not weighted by %r (data.weight); there is no such column"
+        _log.warning(text, table.source, name)
     weights = data.weights if weights is None else weights
     if weights is not None:
         weights = weights / np.mean(weights, dtype=np.float64)

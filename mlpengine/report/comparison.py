@@ -10,7 +10,7 @@ from mlpengine.core.wording import quoted
 from mlpengine.models import baselines
 from mlpengine.models.comparison import Lead, paired_lead
 from mlpengine.models.metrics import higher_is_better
-from mlpengine.models.task import Threshold
+from mlpengine.models.task import Regression, Threshold
 
 from .collect import Collected
 
@@ -39,12 +39,16 @@ def lead_of(
     for what, key in (("targets", "target"), ("classes", "classes"), ("tables", "source")):
         if reason := _difference(what, [model[key] for model in models]):
             return reason + ON_NEW_ROWS * (key == "source")
+    tasks = [one.task for one in scored]
+    names = [one.target.names if isinstance(one, Regression) else [] for one in tasks]
+    if reason := _difference("targets", names):  # counts and rates
+        return reason
     if any(one.data["result"].get("warm_start") for one in collected):
         return "rows of this table may have trained the networks of the warm start" + ON_NEW_ROWS
     judge = next((one for one in thresholds if one and one.costs), None)
     metrics = ["cost" if judge else one.data["score"]["metric"] for one in collected]
     first, other = scored
-    tasks, metric = [first.task, other.task], metrics[0]
+    metric = metrics[0]
     if not judge and baselines.by_pinball(tasks, first.rows.truth):
         metric = "pinball"
     elif "pinball" in metrics or metrics[0] != metrics[1]:
@@ -73,6 +77,7 @@ def paired(
 ) -> tuple[float, float, float] | None:
     """Return the lead of `first` over `other` in a metric, its standard error and `Lead.level`.
 
+    Rows have the weights of `first`; if it has none, of `other`.
     Returns None if the runs did not predict the same rows.
     """
     places = [scored.rows.places for scored in (first, other)]
@@ -85,5 +90,6 @@ def paired(
     losses = [one.task.pinball_losses(one.rows.truth, one.output) for one in (first, other)]
     given = first.predicted, other.predicted
     guesses = [baselines.Guess(p, None, judge, own) for p, own in zip(given, losses, strict=True)]
-    value, error, level = paired_lead(metric, first.rows.truth, first.rows.weights, *guesses)
+    weights = other.rows.weights if first.rows.weights is None else first.rows.weights
+    value, error, level = paired_lead(metric, first.rows.truth, weights, *guesses)
     return value, error * float(np.sqrt(len(first.rows) / first.total)), level

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.stats import norm
+from sklearn.metrics import r2_score
 
 from mlpengine.core.errors import UsageError
 from mlpengine.data.tables import Column, Table
@@ -102,6 +103,18 @@ def test_an_exposure_is_a_target_divided_and_weighted(folder, mlpengine):
     rates = rows["count"] / rows["b"] / model.preprocessor.target.scale
     np.testing.assert_allclose(prepared.target[:, 0], rates, rtol=1e-6)
     np.testing.assert_allclose(prepared.weights, rows["b"], rtol=1e-6)
+    few = ["training.epochs=2", "data.exposure=null", "loss=mse"]
+    for name, more in (("w", "data.weight=b"), ("n", "data.drop=[size, level, b]")):
+        mlpengine("train", "c.yaml", "--out", name, "-q", settings=[*few, more])
+    pairs = [json.loads(mlpengine("compare", *pair, "--json").out) for pair in ("wn", "nw")]
+    assert {(one["weights"], one["difference"]) for one in pairs} == {("w", pairs[0]["difference"])}
+    assert "'count_per_b'" in mlpengine("compare", "w", "runs/c").out.splitlines()[-1]
+    guesses = [load(name).predict(rows) for name in "wn"]
+    scores = [r2_score(rows["count"], guess, sample_weight=rows["b"]) for guess in guesses]
+    leads = [load(a).compare(load(b), rows).lead.value for a, b in ("wn", "nw")]
+    np.testing.assert_allclose(leads, abs(np.subtract(*scores)), rtol=1e-5)
+    with pytest.raises(UsageError, match="count_per_b"):
+        model.compare(load("w"), rows)
     for loss, refused in (("mse", True), ("gamma", False)):  # a weight of exposure ** 0
         assert ("c.yaml:1" in mlpengine("check", "c.yaml", "--set", f"loss={loss}").err) == refused
     table[0, 1] = 0

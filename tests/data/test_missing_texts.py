@@ -227,7 +227,7 @@ def test_one_column_that_determines_the_target_is_learned_from(function):
     assert [*counted.drop] == ["one"]
 
 
-def test_a_table_without_rows_is_refused():
+def test_a_table_without_rows_is_refused(caplog):
     table = pd.DataFrame({"x": np.arange(60.0) % 7, "y": np.arange(60.0) % 5})
     model, _ = mlpengine.fit(table, "y", training={"folds": None, "epochs": 1})
     for verb in (lambda none: mlpengine.fit(none, "y"), model.evaluate):
@@ -262,6 +262,8 @@ def test_a_table_without_rows_is_refused():
     plain = {"training": {"epochs": 1, "folds": None}, "data": {"weight": "w"}}
     model, _ = mlpengine.fit(table.assign(w=1), "y", **plain)
     assert np.isnan(model.explain(table.assign(w=np.eye(60)[0])).importances[0][2])
+    model.evaluate(table)
+    assert "not weighted by 'w'" in caplog.text
     with pytest.raises(DataError, match=r"rows are needed \(got none\)"):
         mlpengine.fit(table, "y", test=table[:0])
 

@@ -72,13 +72,7 @@ NETWORKS = {
         momentum,
         {"freeze": [1, 2]},
     ),
-    "a frozen layer whose slope nothing reads": (
-        [3, 5, 2],
-        "gelu",
-        ops.MeanSquaredError(),
-        Sgd,
-        {"freeze": [0]},
-    ),
+    "slope of a frozen layer": ([3, 5, 2], "gelu", ops.MeanSquaredError(), Sgd, {"freeze": [0]}),
     "one layer, decayed biases": (
         [3, 2],
         (),
@@ -94,13 +88,7 @@ NETWORKS = {
         lambda mlp: RmsProp(mlp, momentum=0.5),
         {"real": "double", "freeze": [1]},
     ),
-    "wide, at a rate that diverges": (
-        [100, 1],
-        (),
-        ops.MeanSquaredError(),
-        lambda mlp: Sgd(mlp, lr=1.0),
-        {},
-    ),
+    "wide, diverging": ([100, 1], (), ops.MeanSquaredError(), lambda m: Sgd(m, lr=1.0), {}),
     "lion": ([2, 4, 2], "sigmoid", ops.Quantile((0.1, 0.9)), lambda m: Lion(m, lr=1e-3), {}),
 }
 
@@ -306,19 +294,20 @@ def test_a_row_that_cannot_be_used_is_refused_with_fast_math_too(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("loss", "options", "names"),
+    ("loss", "fit", "names"),
     [
-        ("quantile", {"levels": (0.1, 0.5, 0.9)}, ["Y_0_1", "Y_0_5", "Y_0_9"]),
-        ("gaussian_nll", {}, ["Y", "Y_STD"]),
-        ("gamma", {}, ["Y"]),
+        ("quantile", {}, ["OUT_Y_0_1 0", "OUT_Y_0_5 1", "OUT_Y_0_9 2", "Y_Y 0 /* y */"]),
+        ("gaussian_nll", {}, ["OUT_Y 0", "OUT_Y_STD 1"]),
+        ("gamma", {"exposure": "far off"}, ["OUT_Y_PER_FAR_OFF 0", "Y_Y_PER_FAR_OFF 0 /* y / far"]),
+        ("survival", {"event": "l1"}, ["OUT_Y 0", "OUT_Y_0_1 1", "Y_Y 0 /* y: ", "Y_Y_HIGH 1"]),
     ],
 )
-def test_everything_that_a_loss_predicts_is_returned(loss, options, names, tmp_path):
-    fit = {"target": "y"} | ({"standardize_target": "mean"} if loss == "gamma" else {})
-    passes(tmp_path, model_of(("k", "y"), fit, loss, **options))
+def test_everything_that_a_loss_reads_and_predicts_has_a_name(loss, fit, names, tmp_path):
+    fit = {"target": "y", "standardize_target": "mean" if loss == "gamma" else True} | fit
+    options = {"levels": (0.1, 0.5, 0.9)} if loss == "quantile" else {}
+    passes(tmp_path, model_of(("k", "y", "far off", "l1"), fit, loss, **options))
     header = (tmp_path / "net.h").read_text()
-    for place, name in enumerate(names):
-        assert f"#define NET_OUT_{name} {place} " in header
+    assert [name for name in names if f"#define NET_{name}" not in header] == []
 
 
 def test_the_header_names_columns_codes_and_classes(tmp_path):
