@@ -195,14 +195,18 @@ class Quantile(EntryLoss, name="quantile"):
         return [Prediction(suffix, y, level=level) for suffix, y, level in quantiles]
 
     def quantile(self, level: float) -> Expr | None:
-        """Return the quantile for `level`, interpolated between the nearest of `levels`."""
+        """Return the quantile for `level`, interpolated between the nearest of `levels`.
+
+        Between two levels, the distribution is taken for normal.
+        """
         ys, levels = self.formulas.outputs, self.levels
         if level in levels:
             return ys[levels.index(level)]
         k = bisect(levels, level)
         if not 0 < k < len(levels):
             return None
-        share = (level - levels[k - 1]) / (levels[k] - levels[k - 1])
+        low, high, own = map(NormalDist().inv_cdf, (levels[k - 1], levels[k], level))
+        share = (own - low) / (high - low)
         return ys[k - 1] * (1 - share) + ys[k] * share
 
     def formula(self, *ys_and_t: Any) -> Any:

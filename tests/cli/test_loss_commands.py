@@ -220,7 +220,9 @@ def test_quantiles_are_of_the_loss_or_of_errors(folder, mlpengine):
     given = ["--quantile", "0.2,0.9000001"]
     header, values = predictions(mlpengine("predict", "lines", "rows.csv", *given).out)
     assert header == ["level_0.1", "level_0.4", "level_0.9000001", "level_0.2"]
-    np.testing.assert_allclose(values[:, 3], (2 * values[:, 0] + values[:, 1]) / 3, rtol=1e-6)
+    low, high, own = norm.ppf([0.1, 0.4, 0.2])
+    expected = values[:, 0] + (values[:, 1] - values[:, 0]) * (own - low) / (high - low)
+    np.testing.assert_allclose(values[:, 3], expected, rtol=1e-6)
     assert "quantiles" in json.loads(mlpengine("compare", "lines", "run", "--json").out)["reason"]
     write(folder, "mse", "level")
     few = ["--set", "training.epochs=2", "--set", "training.folds=3"]
