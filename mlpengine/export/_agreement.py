@@ -37,7 +37,8 @@ def largest_difference(model: Model, table: Table, outputs: list[Any]) -> float:
         if task.target.log:
             expected, theirs = np.log(expected), np.log(theirs)
         center, scale = (np.repeat(a, count) for a in (task.target.center, task.target.scale))
-        return largest_error((theirs - center) / scale, (expected - center) / scale)
+        theirs, expected = (theirs - center) / scale, (expected - center) / scale
+        return float(row_errors(theirs, expected).max(initial=0.0))
     labels = task.predict(ours)
     if isinstance(task, MultiLabel):
         sure = np.abs(expected - 0.5) > EXPORT_TOLERANCE
@@ -49,11 +50,11 @@ def largest_difference(model: Model, table: Table, outputs: list[Any]) -> float:
         ordered = np.sort(expected, axis=1)
         sure = ordered[:, -1] - ordered[:, -2] > 2 * EXPORT_TOLERANCE
     agree = bool((outputs[1] == labels)[sure].all())
-    return largest_error(outputs[0], expected) if agree else np.inf
+    return float(row_errors(outputs[0], expected).max(initial=0.0)) if agree else np.inf
 
 
-def largest_error(outputs: Array, ours: Array) -> float:
-    """Return the largest difference between two arrays (rows, columns).
+def row_errors(outputs: Array, ours: Array) -> Array:
+    """Return the largest differences (rows,) between two arrays (rows, columns).
 
     In a column, differences are divided by the largest value of `ours` if this value exceeds 1.
     Equal infinities do not differ, nor do two NaN.
@@ -62,4 +63,5 @@ def largest_error(outputs: Array, ours: Array) -> float:
     scale = np.abs(wide).max(axis=0, initial=1.0, where=np.isfinite(wide))
     differ = ~((outputs == wide) | (np.isnan(outputs) & np.isnan(wide)))
     errors = np.subtract(outputs, wide, out=np.zeros_like(wide), where=differ)
-    return float((np.abs(errors) / scale).max(initial=0.0))
+    rows: Array = (np.abs(errors) / scale).reshape(len(ours), -1).max(axis=1, initial=0.0)
+    return rows

@@ -11,7 +11,7 @@ from own_networks import IN_DIM, rows
 from mlpengine import Mlp
 from mlpengine.backends.compiled.selected_entries import EXACT
 from mlpengine.backends.compiled.target import compiler_command
-from mlpengine.core.errors import UsageError
+from mlpengine.core.errors import NumericalError, UsageError
 from mlpengine.export import export
 from mlpengine.nn import Network, Residual
 from mlpengine.tape import cat
@@ -45,7 +45,8 @@ class Pieces(Network):
         flat = several.mean(axis=1) - several.min(axis=1) + several.sum(axis=1)
         parts = [left.softmax() * p("scale"), right.detach(), flat, x[:, 1:4]]
         parts += [x.logsumexp(axis=1)[:, None], x.var(axis=1, ddof=1, keepdims=True) ** 0]
-        return cat([cat(parts, axis=1).linear(p("out.weight")).abs(), x.log(), 1 / (x - x)], axis=1)
+        out = [cat(parts, axis=1).linear(p("out.weight")).abs(), x.log(), 1 / (x - x)]
+        return cat([*out, x.relu() / x.sum(axis=1, keepdims=True)], axis=1)  # a sum may be near 0
 
 
 class Normalized(Network):
@@ -65,13 +66,19 @@ def ours():
 
 
 @pytest.mark.parametrize("name", [*own_networks.NETWORKS, *TABLES, "pieces", "normalized"])
-def test_onnx_computes_what_a_network_does(name, tmp_path):
+def test_onnx_computes_what_a_network_does(name, tmp_path, monkeypatch):
     pytest.importorskip("onnxruntime", reason="needs the extra onnx")
     network = (ours() | {"pieces": Pieces(), "normalized": Normalized()})[name]
     shaken(network)
     exported = export(network, tmp_path / "net.onnx")  # run and compared on random rows
     assert exported.difference < 1e-5
     assert exported.inputs == {"input": "float32"}
+    if name == "pieces":
+        from mlpengine.export import _onnx_network as written
+
+        monkeypatch.setitem(written.STANDARD, "relu", "Tanh")
+        with pytest.raises(NumericalError):
+            export(network, tmp_path / "net.onnx")
 
 
 class Elementwise(Network):
