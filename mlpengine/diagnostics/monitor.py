@@ -281,7 +281,7 @@ class Diagnostics(Uncopyable):
             self._copied_at = step
 
     def dead_share(self, layer: int) -> float:
-        """Return the share of a layer's units that never fired in the last complete window."""
+        """Return the share of a layer's dead units; NaN if it is unknown."""
         window = self.windows.get(layer)
         if window is None or window.dead is None:
             return self.get("dead_share", layer)

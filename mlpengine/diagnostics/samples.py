@@ -38,7 +38,7 @@ LAYER_QUANTITIES = {
     "update_ratio": "norm of the update of the weights / norm of the weights",
     "activation_mean": "mean of the activations",
     "activation_std": "standard deviation of the activations",
-    "dead_share": "share of the units that never fired in the last whole window (rectifiers)",
+    "dead_share": "share of the units that were 0 on the last 256 measured rows and for an epoch",
     "saturated_share": "share of the activations beyond 0.97 of the range, if it is bounded",
 }
 """Quantities of each layer."""

@@ -39,54 +39,49 @@ def _value(op: Any, x: Array) -> Array:
 
 
 class UnitWindow:
-    """A record of the units of a rectifier layer that were positive in a window of steps.
+    """A record of when the units of a rectifier layer were last positive.
 
-    A window ends, and the next begins, after at least `steps_per_epoch` steps with at least
-    `MIN_WINDOW_ROWS` measured rows.
+    A unit is dead if it was 0 for `steps_per_epoch` steps and `MIN_WINDOW_ROWS` measured rows.
 
     Attributes:
-        dead: (units,), whether a unit never fired in the last complete window, or None.
-        fired: (units,), whether a unit has fired in the current window.
+        dead: (units,), whether a unit is dead, or None before so many steps and rows.
+        rows: number of measured rows.
+        fired: (units,), the number of measured rows when a unit was last positive, or 0.
+        began: (units,), the step when a unit was last positive, or 0.
     """
 
     def __init__(self, units: int, dtype: np.dtype[Any], steps_per_epoch: int) -> None:
-        self.fired: Array = np.zeros(units, np.bool_)
+        self.fired: Array = np.zeros(units, np.int64)
+        self.began: Array = np.zeros(units, np.int64)
         self.dead: Array | None = None
-        self.began = self.rows = 0
-        self.steps_per_epoch = steps_per_epoch
+        self.rows, self.steps_per_epoch = 0, steps_per_epoch
         self._largest = np.empty(units, dtype)
-        self._mask = np.empty(units, np.bool_)
 
     def add(self, y: Array, step: int) -> None:
-        """Add the activations (batch, units) of a step to the window."""
-        np.maximum.reduce(y, 0, out=self._largest)
-        np.greater(self._largest, 0.0, self._mask)
-        np.logical_or(self.fired, self._mask, self.fired)
+        """Add the activations (batch, units) of a step."""
         self.rows += len(y)
-        if self.rows >= MIN_WINDOW_ROWS and step - self.began >= self.steps_per_epoch:
-            self._close(step)
-
-    def _close(self, step: int) -> None:
-        self.dead = ~self.fired
-        self.fired.fill(False)
-        self.began, self.rows = step, 0
+        positive = np.maximum.reduce(y, 0, out=self._largest) > 0.0
+        self.fired[positive], self.began[positive] = self.rows, step
+        if self.rows >= MIN_WINDOW_ROWS and step >= self.steps_per_epoch:
+            few = self.rows - self.fired < MIN_WINDOW_ROWS
+            self.dead = ~(few | (step - self.began < self.steps_per_epoch))
 
     @property
     def dead_share(self) -> float:
-        """Share of units that never fired in the last complete window; NaN without one."""
+        """Share of dead units; NaN if too few rows were measured."""
         return float("nan") if self.dead is None else float(np.mean(self.dead))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of the current window and the result of the last one."""
+        """Return the state."""
         return {
             "fired": self.fired.tolist(),
             "dead": None if self.dead is None else self.dead.tolist(),
-            "began": self.began,
+            "began": self.began.tolist(),
             "rows": self.rows,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what `state_dict` returned."""
-        self.fired[...] = state["fired"]
+        self.fired[...], self.began[...] = state["fired"], state["began"]
         self.dead = None if state["dead"] is None else np.array(state["dead"], np.bool_)
-        self.began, self.rows = int(state["began"]), int(state["rows"])
+        self.rows = int(state["rows"])

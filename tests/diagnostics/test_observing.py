@@ -140,7 +140,7 @@ def test_a_window_needs_an_epoch_and_enough_rows():
     np.testing.assert_array_equal(window.dead, [True, False, True])
     assert window.dead_share == pytest.approx(2 / 3)
     window.add(y, 110)
-    window.add(y, 200)
+    window.add(y, 160)
     assert window.dead_share == 1.0
 
 
