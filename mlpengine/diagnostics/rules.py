@@ -581,7 +581,7 @@ for rule, causes, *names in (
     (
         unsteady,
         {"target_scale", "outlier", "lr_high", "vanishing", "momentum_high", "labels"}
-        | {"noisy_labels"},
+        | {"noisy_labels", "lr_low"},
         "spikes",
     ),
     (run.few_steps, UNLEARNED),
@@ -596,7 +596,7 @@ for rule, causes, *names in (
         data.behind_linear,
         UNLEARNED | STOPPED | SHORT_RUNS | {"shifted", "underfitting", "outlier"},
     ),
-    (run.noise_scale, UNLEARNED),
+    (run.noise_scale, UNLEARNED | {"few_steps"}),
 ):
     add_rule(rule, *names, causes=causes)
 
