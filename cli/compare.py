@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import click
 import numpy as np
 
-from mlpengine.config.load import differing_settings, load_config
+from mlpengine.config.load import ConfigFile, Override, differing_settings, load_config
 from mlpengine.core.wording import error_text, metric_text, printable
 from mlpengine.models.comparison import NO_LEAD, Lead, lead_text
 from mlpengine.report import QUICK, collect, lead_of, read_run
@@ -66,7 +66,7 @@ def command(first: Path, second: Path, as_json: bool) -> None:
 def comparison(first: Path, second: Path) -> tuple[dict[str, Any], list[str]]:
     """Return the differences between two runs and the better run, as data and as lines of text."""
     results = [read_result(run) for run in (first, second)]
-    settings = differing_settings([load_config(resolved_config(run)) for run in (first, second)])
+    settings = differing_settings([*map(config_of, (first, second), results)])
     scored = [run_scores(one) for one in results]
     table = {label: [one.get(label, Score()) for one in scored] for label in scored[0] | scored[1]}
     names, runs = [str(first), str(second)], [read_run(path) for path in (first, second)]
@@ -96,6 +96,13 @@ def comparison(first: Path, second: Path) -> tuple[dict[str, Any], list[str]]:
         **(lead.as_dict(names) if isinstance(lead, Lead) else NO_LEAD | {"reason": lead}),
     }
     return data, comparison_text(results, table, data)
+
+
+def config_of(run: Path, result: Mapping[str, Any]) -> ConfigFile:
+    """Return the config of a run; if `train --resume --epochs` continued it, with these epochs."""
+    number = result.get("max_epochs")
+    longer = Override("--epochs", ("training", "epochs"), str(number))
+    return load_config(resolved_config(run), [longer] * (number is not None))
 
 
 def run_scores(result: Mapping[str, Any]) -> dict[str, Score]:

@@ -247,6 +247,7 @@ class Session:
             "run_dir": fsencode(directory.path).decode(errors="backslashreplace"),
             **{name: facts[name] for name in ("parameters", "networks", "linear_models")},
             "epochs": result.epochs,
+            "max_epochs": self.trainer.settings.training.epochs,
             **(
                 {
                     "member_epochs": [len(one.history.rows) for one in self.loop.members],

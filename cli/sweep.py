@@ -277,7 +277,7 @@ def sweep_text(study: "Study", outcome: dict[str, Any]) -> str:
             "  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True))
             for row in (titles, *rows)
         ]
-        lines.append("")
+        lines.append(f"the best {PRINTED_TRIALS} are shown\n" * (len(done) > PRINTED_TRIALS))
     states = Counter(one["state"] for one in trials)
     counts = ", ".join(f"{number:,} {state}" for state, number in states.items())
     lines.append(f"{plural(len(trials), 'trial')} of {count:,}: {counts or 'none has begun'}")

@@ -330,12 +330,17 @@ def settings_of(run: RunData, environment: Mapping[str, Any]) -> dict[str, Any]:
     command = environment.get("command")
     words = [redacted(str(word)) for word in command] if isinstance(command, list) else []
     first = [Path(words[0]).name] if words else []
+    again, longer = "", run.result.get("max_epochs")
+    if run.path:
+        again = f"mlpengine train {pasted(shown_path(run.path) / RESOLVED)}"
+        if longer not in (None, load_config(run.path / RESOLVED).config.training.epochs):
+            again += f" -o again; mlpengine train --resume again --epochs {longer}"
     return {
         "config": text[:CONFIG_LENGTH],
         "shortened": len(text) > CONFIG_LENGTH,
         "seed": config.seed if config else None,
         "command": shlex.join([*first, *words[1:]]) if words else "",
-        "again": f"mlpengine train {pasted(shown_path(run.path) / RESOLVED)}" if run.path else "",
+        "again": again,
         **{k: v for k, v in environment.items() if k != "command"},
     }
 

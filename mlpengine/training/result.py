@@ -43,7 +43,7 @@ RESULT_KINDS: dict[str, Any] = {
     **dict.fromkeys(("ending", "ended", "warm_start"), str),
     **dict.fromkeys(("epochs", "seconds", "parameters", "peak_bytes"), float),
     **dict.fromkeys(("best_epoch", "samples_per_second", "skipped_steps"), float | None),
-    **dict.fromkeys(("networks", "linear_models"), int),
+    **dict.fromkeys(("networks", "linear_models", "max_epochs"), int),
     **dict.fromkeys(("best_epochs", "member_epochs"), list[int]),
     **dict.fromkeys(("train", "out_of_fold", "validation", "test"), Metrics),
     "spread": dict[str, dict[str, Metrics]],

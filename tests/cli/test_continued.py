@@ -52,6 +52,9 @@ def test_a_run_that_goes_on_has_the_bits_of_a_longer_one(setting, mlpengine, con
     answer = outcome(mlpengine("train", "--resume", "short", "--epochs", 7, "-q", "--json"))
     assert answer["epochs"] == 7
     assert (weights("short") == weights("long")).all()
+    assert json.loads(mlpengine("compare", "short", "long", "--json").out)["settings"] == {}
+    assert mlpengine("report", "short", "-o", "r.html").code == 0
+    assert "--resume again --epochs 7" in (tmp_path / "r.html").read_text()
     assert metrics(tmp_path / "short") == metrics(tmp_path / "long")
     assert mlpengine("train", "--resume", "short", "-q").code == 0  # it ends at 7 from now on
     assert (weights("short") == weights("long")).all()

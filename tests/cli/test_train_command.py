@@ -39,8 +39,8 @@ def test_the_run_directory_holds_everything(mlpengine, config):
     found = mlpengine("train", config, "--json", "--set", "seed=5")
     result = json.loads(found.out)
     assert [*result] == [
-        *("run_dir", "parameters", "networks", "linear_models", "epochs", "best_epoch"),
-        *("seconds", "samples_per_second"),
+        *("run_dir", "parameters", "networks", "linear_models", "epochs", "max_epochs"),
+        *("best_epoch", "seconds", "samples_per_second"),
         *("train", "validation", "test", "ending", "ended", "skipped_steps", "peak_bytes"),
         "verdicts",
     ]

@@ -317,7 +317,7 @@ def _to_drop(table: Table, features: list[ColumnProfile]) -> dict[str, str]:
                 row = int(extreme[0])
                 text = f"{own.text(row)} in {table.place(row)} is beyond {LIMIT:g}"
                 reasons[column.name] = f"{text}; correct the value"
-            elif 0 < np.nanmax(own.values) - np.nanmin(own.values) < 1000 * EQUAL:
+            elif 0 < float(np.nanmax(own.values)) - float(np.nanmin(own.values)) < 1000 * EQUAL:
                 reasons[column.name] = "its numbers differ by less than 1e-297; multiply them"
     return reasons
 

@@ -35,7 +35,7 @@ _UNIT = r"[^\W\d_]{1,6}[²³]?"
 _MARKED = re.compile(
     rf"(?P<negative>\()?(?P<sign>[+\u2212-]?)(?:\s*(?P<before>{_CURRENCY}))?\s*"
     r"(?P<inner>[+\u2212-]?)"
-    r"(?P<number>(?:[\d.,'\u2019][\d.,'\u2019\u00a0\u202f ]*)?\d(?:[eE][+-]?\d+)?)"
+    r"(?P<number>(?:[\d.,'\u2019][\d.,'\u2019\u00a0\u202f ]*)?\d(?:[eE][+-]?\d+|[dD][+-]\d+)?)"
     rf"(?P<trailing>[\u2212-]?)\s*(?P<after>[%‰°]|°[CF]|{_CURRENCY}|{_UNIT}(?:/{_UNIT})?)?\)?"
 )
 
@@ -78,8 +78,9 @@ def marked_number(column: Column) -> tuple[str, str] | None:
     """Return an example, such as ("12 %", "12"), if a text column has numbers with marks.
 
     Marks are units, percent and currency signs, parentheses around negative numbers, the
-    typographic minus sign, and a minus after the number.  Durations become seconds.  The result is
-    None unless nearly all levels are numbers, with at most `MAX_MARKS` different marks.
+    typographic minus sign, a minus after the number, and exponents as in 1.5D-03.  Durations become
+    seconds.  The result is None unless nearly all levels are numbers, with at most `MAX_MARKS`
+    different marks.
     """
     if column.kind != "text":
         return None
@@ -97,7 +98,8 @@ def marked_number(column: Column) -> tuple[str, str] | None:
             continue
         signs = {*match.group("sign", "inner", "trailing")}
         is_negative = match["negative"] or signs & {"-", "\u2212"}
-        numbers.append((level, f"{'-' if is_negative else ''}{match['number'].strip()}"))
+        digits = match["number"].strip().lower().replace("d", "e")
+        numbers.append((level, f"{'-' if is_negative else ''}{digits}"))
         marks.add((match["before"], match["after"]))
     marked = [pair for pair in numbers if pair[0] != pair[1] and not parsing.is_number(pair[0])]
     enough = len(numbers) >= max(MARKED_LEVELS, MIXED_SHARE * len(sample))

@@ -425,7 +425,7 @@ def _number_advice(column: Column) -> str | None:
 
 def marked_text(text: str, number: str) -> str:
     """Return the advice for a column of numbers with marks; `text` is an example."""
-    has_unit = text.strip("()+-\u2212 ") != number.lstrip("-")
+    has_unit = text.strip("()+-\u2212 ").lower().replace("d", "e") != number.lstrip("-")
     unit = " (seconds)" if ":" in text else " (one unit for all rows, in the header)"
     return f"{text!r} is read as text, not as a number; write {number}{unit if has_unit else ''}"
 

@@ -190,7 +190,7 @@ def messy_table() -> Table:
             "code": text(1 - rare),
             INDEX: Column(Y.copy()),
             "comma": Column(np.arange(N, dtype=np.int32), "text", (*(f"{i},5" for i in range(N)),)),
-            "fine": Column(Y.copy()),
+            "fine": Column((90 * np.sin(9 * Y)).astype(np.int8)),
             "y": text(rare, "class "),
         },
         "messy",
