@@ -25,7 +25,7 @@ from mlpengine.models.task import Classification, Split, Task, make_split
 from mlpengine.training.loading import load
 from mlpengine.training.measure import outputs
 
-from .options import AS_JSON, HISTORY_OPTION, MODEL_ARGUMENT, SHARE, check_history
+from .options import AS_JSON, HISTORY_OPTION, MODEL_ARGUMENT, check_history, with_threshold
 from .outcome import NOT_MET, metrics_table, mistakes, part_title
 from .streams import say
 
@@ -79,7 +79,6 @@ def read_requirement(text: str) -> Requirement:
 )
 @click.option(
     "--threshold",
-    type=SHARE,
     metavar="SHARE",
     help="Predict the positive class above this probability (two classes).",
 )
@@ -96,7 +95,7 @@ def command(
     run: Path,
     file: str | None,
     names: tuple[str, ...],
-    threshold: float | None,
+    threshold: str | None,
     required: tuple[str, ...],
     history: str | None,
     as_json: bool,
@@ -115,9 +114,7 @@ def command(
     """
     check_history(history, file)
     requirements = [read_requirement(text) for text in required]
-    model = load(run)
-    if threshold is not None:
-        model = model.with_threshold(threshold)
+    model = with_threshold(load(run), threshold)
     _watching(model, "--metric", names)
     wanted = [one.metric for one in requirements]
     _watching(model, "--require", wanted)

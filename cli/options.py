@@ -3,13 +3,16 @@
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mlpengine.core.errors import UsageError
 from mlpengine.core.files import keep_own_files
 from mlpengine.core.wording import quoted
+
+if TYPE_CHECKING:
+    from mlpengine.models.model import Model
 
 Decorator = Callable[[Any], Any]
 
@@ -38,12 +41,23 @@ class Share(click.types.FloatParamType):
             number = float(text.removesuffix("%"))
         if 0 <= number <= 1 and "%" not in text:
             return number
-        hint = f"; write {number / 100:g}" if 0 < number <= 100 else ""
-        option = param.opts[0] if param else self.name
+        is_percentage = 0 < number <= 100 and ("%" in text or number >= 2)
+        hint = f"; write {number / 100:g}" if is_percentage else ""
+        option = param.opts[0] if param else "--threshold"
         raise UsageError(f"{option}: must be a share from 0 to 1 (got {quoted(value)}){hint}")
 
 
 SHARE = Share()
+
+
+def with_threshold(model: "Model", given: str | None) -> "Model":
+    """Return the model with the share of --threshold.  Raises: UsageError, first for the task."""
+    if given is None:
+        return model
+    model.with_threshold(0.5)  # raises unless there are two classes
+    return model.with_threshold(SHARE.convert(given, None, None))
+
+
 OUTPUT_FILE = OutputPath(path_type=Path, dir_okay=False)
 DIRECTORY_PATH = click.Path(path_type=Path, file_okay=False)
 

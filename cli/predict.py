@@ -26,7 +26,7 @@ from mlpengine.models.model import Model
 from mlpengine.models.task import Classification, MultiLabel, Regression, Task
 from mlpengine.training.loading import load
 
-from .options import HISTORY_OPTION, MODEL_ARGUMENT, SHARE, OutputPath
+from .options import HISTORY_OPTION, MODEL_ARGUMENT, SHARE, OutputPath, with_threshold
 from .streams import say, write_file
 from .tables import SUFFIXES, Coded, csv_text, plain_text, records, write_table
 
@@ -80,7 +80,6 @@ Examples:
 )
 @click.option(
     "--threshold",
-    type=SHARE,
     metavar="SHARE",
     help="Predict the positive class above this probability (two classes).",
 )
@@ -96,7 +95,7 @@ def command(
     set_level: float | None,
     quantiles: str | None,
     times: str | None,
-    threshold: float | None,
+    threshold: str | None,
     by_class: bool,
     history: str | None,
     key: str | None,
@@ -132,9 +131,7 @@ def command(
         keep_input(path, file, "the table to predict")
         if history is not None:
             keep_input(path, history, "the table of earlier rows")
-    model = load(run)
-    if threshold is not None:
-        model = model.with_threshold(threshold)
+    model = with_threshold(load(run), threshold)
     sure = Sure(
         level,
         set_level,
@@ -189,7 +186,7 @@ def _check_levels(level: float | None, set_level: float | None, *, by_class: boo
         if given is not None:
             checked_level(given, name)
     if by_class and set_level is None:
-        raise UsageError("--by-class: needs --set SHARE")
+        raise UsageError("--by-class: needs --set SHARE, and a model of classes")
 
 
 def _listed(option: str, text: str | None) -> list[float]:

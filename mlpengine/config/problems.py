@@ -61,7 +61,7 @@ def report_all(error: ValidationError, document: Document) -> None:
         if _is_switch(path, document.data):
             text = text.replace("must be ", "must be true, false or ", 1)
         else:
-            text += _quotes(path, value) or _advice(path, value, text, names.get(path, []))
+            text += _quotes(path, document.data) or _advice(path, value, text, names.get(path, []))
             is_none = isinstance(value, str) and value == "None"
             option = _option_at(path, document.data) if is_none else None
             text += "; write null" if option and type(None) in _parts(option.type) else ""
@@ -70,9 +70,13 @@ def report_all(error: ValidationError, document: Document) -> None:
         document.report(path, text)
 
 
-def _quotes(path: KeyPath, value: Any) -> str:
-    """Return advice on a text that YAML reads as a list or as keys, or ""."""
+def _quotes(path: KeyPath, data: Any) -> str:
+    """Return advice on a text that YAML reads as nothing, as a list or as keys, or ""."""
+    value = _value_at(path, data)
     if value is None and path[-2:-1] == ("features",):
+        formulas = map(str, _value_at(path[:-1], data).values())
+        if not any(one.count("(") > one.count(")") for one in formulas):
+            return "; leave it out, or give a formula"
         return "; a comma ends a formula without quotes: put it in quotes"
     is_bare = isinstance(value, list | dict) and value in ([None], {"": None})
     return "; put - and ? in quotes" if is_bare else ""

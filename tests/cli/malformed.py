@@ -37,7 +37,7 @@ COMMANDS = {
     "predict with a CSV as model": (["predict", "rows.csv", "run"], "commands take the run first"),
     "a metric of another name": (["evaluate", "run", "--metric", "acuracy"], "has loss, accuracy"),
     "a share in percent": (["predict", "run", "rows.csv", "--threshold", "30%"], "write 0.3"),
-    "a share above 1": (["predict", "run", "rows.csv", "--threshold", "30"], "--threshold: must"),
+    "a share above 1": (["predict", "run", "rows.csv", "--threshold", "1.5"], "(got '1.5')\n"),
     "a run in the place of a file": (["train", "c.yaml", "-q", "-o", "/dev/null"], "/dev/null: "),
     "runs in a file": (["ls", "rows.csv"], "is a file"),
     "intervals of classes": (["predict", "run", "rows.csv", "--interval", "0.9"], "or --set, for"),

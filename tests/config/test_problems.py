@@ -52,6 +52,7 @@ MISTAKES = {
     "loss: {quantile: {levels: [0.5]}}": "loss.name: this key is required",
     "data: {source: digits, features: [a, b]}": "(got ['a', 'b']); write features: {",
     "data: {source: digits, features: {a: maximum(b, 0)}}": "formula without quotes: put it in",
+    "data: {source: digits, features: {ab: null}}": "leave it out, or give a formula",
     "training:\n- epochs: 2": "(got [{'epochs': 2}]); leave out",
     "model: [64, 64]": "(got [64, 64]); write model: {hidden: [64, 64]}",
     "data: {source: digits, split: {test: 20}}": "it is a share: write 0.2",

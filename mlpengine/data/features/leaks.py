@@ -80,8 +80,8 @@ def find_leaks(table: Table, names: Sequence[str], target: Array, task: TaskName
     for first, last in combinations(dates, 2):
         between = Column(columns[last].values - columns[first].values)
         if (one := find_leak(last, between, goal)) and last not in (leak.column for leak in leaks):
-            explained = f"explains {100 * one.share:.1f} % of the target"
-            leaks.append(Leak(last, one.share, f"the time from {first!r} to {last!r} {explained}"))
+            reason = f"the time from {first!r} to {last!r}: {one.reason}"
+            leaks.append(Leak(last, one.share, reason))
     if sum(leak.is_target for leak in leaks) == len(names):
         return [one._replace(is_target=False, reason=DETERMINES) for one in leaks if one.is_target]
     return leaks
@@ -114,7 +114,8 @@ def find_leak(name: str, column: Column, goal: Goal) -> Leak | None:
     else:
         near = share_of_squares(codes, goal, has_groups=has_groups)
         share = max(near, share_of_line(column, goal.values))
-        reason = f"it alone explains {100 * share:.1f} % of the target (R2 {share:.3f})"
+        part = " in the rows that have a value" if near < share and (codes < 0).any() else ""
+        reason = f"it alone explains {100 * share:.1f} % of the target{part} (R2 {share:.3f})"
         ranks = (np.cumsum(goal.counts) - (goal.counts + 1) / 2)[goal.codes]
         ordered = share_of_squares(codes, goal._replace(values=ranks), has_groups=has_groups)
         if share < ANSWER and ordered >= ORDER:

@@ -77,8 +77,8 @@ class ClassTarget(Target):
         classes = list(dict.fromkeys(_label(values, value) for value in values.distinct()))
         if len(classes) < 2:
             raise DataError(
-                f"{table.where(column)}: at least two values or classes are needed (all "
-                f"{plural(table.n_rows, 'training row')} have {label_text(classes[0], repr)})"
+                f"{table.where(column)}: at least two values or classes are needed to "
+                f"train (only {label_text(classes[0], repr)} in {plural(table.n_rows, 'row')})"
             )
         if order:
             order = [text.lower() for text in order] if values.kind == "boolean" else order

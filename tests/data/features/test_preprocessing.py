@@ -330,7 +330,7 @@ FITS = {
     "no such target": (HEAD + ROWS, {"target": "z"}, "the config needs column 'z'"),
     "no such column": (HEAD + ROWS, {"drop": ["aa"]}, "column 'aa' (did you mean 'a'?)"),
     "nothing left": (HEAD + ROWS, {"drop": ["a", "b", "w"]}, "no feature column is left"),
-    "one class": ("a,y\n1,u\n2,u\n", {}, "(all 2 training rows have 'u')"),
+    "one class": ("a,y\n1,u\n2,u\n", {}, "(only 'u' in 2 rows)"),
     "date target": ("a,y\n1,2020-01-01\n", {"task": "classification"}, "cannot be classes"),
     "not yes or no": (HEAD + ROWS, {"target": ["a", "b"], "task": "multilabel"}, "line 4, column"),
     "no weight": (
