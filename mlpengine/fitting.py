@@ -466,7 +466,7 @@ def _config(
             else:
                 group, codes = data.split.group, codes_of(checked)
                 detected = detect(own["source"], target=data.target, group=group, codes=codes)
-        if detected:
+        if detected and detected.table.n_rows != 1:  # the split refuses a single row
             try:
                 facts = None
                 if (history := history_of(checked)).names:

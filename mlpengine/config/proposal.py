@@ -264,9 +264,9 @@ def complete_config(
 ) -> tuple[list[str], list[str]]:
     """Add the settings of `propose` that a config lacks; return `decisions` and logged warnings.
 
-    If the table lacks the target or has one row, nothing is added.  If the config has validation
-    rows or `seeds`, no folds are added.  `kept` are columns that must not be dropped.  `facts` is
-    the profile of the table; by default it is computed.
+    If the table lacks the target, nothing is added.  If the config has validation rows or `seeds`,
+    no folds are added.  `kept` are columns that must not be dropped.  `facts` is the profile of the
+    table; by default it is computed.
 
     Raises: DataError for a target that cannot be learned, or as `propose`.
     """
@@ -274,7 +274,7 @@ def complete_config(
     named = data.get("target") or DATASETS.get(data["source"], ())
     target = [named] if isinstance(named, str) else list(named)
     table, reading = detected.table, detected.reading
-    if not target or not {*target} <= {*table.names} or table.n_rows == 1:
+    if not target or not {*target} <= {*table.names}:
         return [], []
     task, event = data.get("task", "auto"), data.get("event")
     if event is not None:
