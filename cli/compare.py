@@ -77,7 +77,7 @@ def comparison(first: Path, second: Path) -> tuple[dict[str, Any], list[str]]:
         for k, other in enumerate(reversed(costs)):
             if costs[k].value is None and other.value is not None:
                 gap = lead.value if lead.ahead != k else -lead.value
-                costs[k] = Score(other.value + gap)
+                costs[k] = Score(float(f"{other.value + gap:.6g}"))
     if isinstance(lead, Lead) and lead.metric == "pinball":
         table[f"{part_title(lead.part)} pinball"] = [
             Score(float(np.average(np.asarray(losses), weights=one.rows.weights)))

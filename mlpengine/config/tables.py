@@ -16,6 +16,7 @@ from mlpengine.core.files import pasted, read_mapping, similar_file
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import cut, listed_labels, plural, quoted, suggestion
 from mlpengine.data.features import Preprocessor, fold_rows, split_rows, task_of
+from mlpengine.data.features.categories import level_shares
 from mlpengine.data.features.checks import ONE_VALUE
 from mlpengine.data.features.column_kinds import comma_text
 from mlpengine.data.features.computed import (
@@ -29,7 +30,7 @@ from mlpengine.data.features.duplicate_rows import DuplicateRows, count_copies, 
 from mlpengine.data.features.lags import RowHistory
 from mlpengine.data.features.splits import SPLIT_PARTS, dividing_values
 from mlpengine.data.features.targets import ClassTarget, row_weights
-from mlpengine.data.features.thresholds import COPIED, FEW_LEVELS
+from mlpengine.data.features.thresholds import BY_CHANCE, COPIED, FEW_LEVELS, MAX_ONE_HOT
 from mlpengine.data.tables import DATASETS, Table, load_dataset, read_table
 from mlpengine.data.tables.dialect import CsvDialect, date_patterns
 from mlpengine.data.tables.parsing import dates
@@ -142,6 +143,8 @@ def read_tables(
     remarks += _rare_texts(preprocessor, table)
     remarks += close_numbers(preprocessor, table.source)
     folds = _folds(file, table, target, rows["train"], duplicates)
+    if folds is not None:
+        remarks += _levels_by_chance(preprocessor, table, rows["train"])
     if isinstance(preprocessor.target, ClassTarget):
         remarks += _classes_without_rows(preprocessor.target, parts)
     return Tables(preprocessor, parts, remarks, folds, weights)
@@ -241,6 +244,22 @@ def _rare_texts(fitted: Preprocessor, table: Table) -> Iterator[str]:
                 f"{table.source}: column {category.column!r}: none of its texts is in "
                 f"{plural(fitted.options.min_count, 'training row')}, so that all are one feature; "
                 "list it under data.drop, or set data.min_count: 1"
+            )
+
+
+def _levels_by_chance(fitted: Preprocessor, table: Table, rows: Array) -> Iterator[str]:
+    """Yield a warning for each category whose levels are frequent in training rows by chance."""
+    for category in fitted.categories:
+        column = table[category.column].take(rows)
+        known, fresh = level_shares(column, fitted.options)
+        if known - fresh > BY_CHANCE:
+            fits = len(column.distinct()) <= MAX_ONE_HOT
+            advice = "set data.max_levels: null and data.min_count: 1"
+            yield (
+                f"{table.source}: column {category.column!r}: {known:.0%} of the training rows "
+                f"have a text with a feature of its own, but about {fresh:.0%} of new rows, so "
+                "out-of-fold scores are too good; "
+                f"{advice if fits else 'drop the column, or judge by test rows'}"
             )
 
 

@@ -560,7 +560,7 @@ for rule, causes, *names in (
     (frozen, ()),
     (data.wrong_loss, SCALES | {"frozen", "schedule"}),
     (start, SCALES | {"wrong_loss"}),
-    (lr_high, {"momentum_high", "start", "target_scale"}),
+    (lr_high, {"momentum_high", "start", "input_scale", "target_scale"}),
     (run.small_batch, SCALES),
     (run.dropout_high, SCALES | {"momentum_high", "lr_high"}),
     (run.decay_high, SCALES | {"momentum_high", "lr_high", "small_batch"}),

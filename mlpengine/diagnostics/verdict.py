@@ -166,8 +166,9 @@ def combined_fix(verdicts: Iterable[Verdict]) -> dict[str, tuple[Any, Verdict]]:
     """Return the settings of all fixes by dotted key: the value, and the first verdict with it.
 
     If fixes give a key several values, the first counts, because causes come first.  Corrections of
-    the data are combined: columns to drop, texts of missing values, and filters of rows.  With
-    standardized targets a learning rate is left out, because the raw targets determined it.
+    the data are combined: columns to drop, texts of missing values, and filters of rows.  A
+    learning rate is left out if a fix standardizes columns or targets, because their old scale
+    determined it.
     """
     settings: dict[str, tuple[Any, Verdict]] = {}
     for verdict in verdicts:
@@ -177,7 +178,7 @@ def combined_fix(verdicts: Iterable[Verdict]) -> dict[str, tuple[Any, Verdict]]:
                 settings[key] = with_earlier(key, earlier, value), first
             else:
                 settings.setdefault(key, (value, verdict))
-    if "data.standardize_target" in settings:
+    if not settings.keys().isdisjoint(("data.standardize", "data.standardize_target")):
         settings.pop("optimizer.lr", None)
     return settings
 

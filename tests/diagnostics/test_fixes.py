@@ -40,8 +40,9 @@ def test_of_two_values_the_first_counts_and_dropped_columns_add_up():
     assert (listed.fix["seed"], listed.fix["data"]["drop"]) == (1, ["x", "id", "price", "fee"])
     assert listed.fix_text({"data.drop": ["a"], "optimizer.lr": 1}) == "optimizer(..., lr=1)"
     assert [settings[key][1] for key in ("optimizer.lr", "training.clip_norm")] == [RATE, SLOWER]
-    raw = verdict("target_scale", Fix(FeatureSettings, "standardize_target", True))
-    assert [*combined_fix([raw, RATE])] == ["data.standardize_target"]
+    for name in ("standardize", "standardize_target"):
+        raw = verdict("target_scale", Fix(FeatureSettings, name, True))
+        assert [*combined_fix([raw, RATE])] == [f"data.{name}"]
 
 
 def test_one_has_two_digits():

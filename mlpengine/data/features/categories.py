@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -54,9 +55,7 @@ class Category:
         codes, texts = coded(table[column])
         _refuse_gap(table, column, codes, strict)
         counts = np.bincount(codes[codes >= 0], minlength=len(texts))
-        enough = np.flatnonzero(counts >= max(1, options.min_count)).tolist()
-        often = sorted(enough, key=lambda i: (-counts[i], texts[i]))[: options.max_levels]
-        levels = sorted(texts[i] for i in often)
+        levels = sorted(texts[i] for i in _chosen(counts, texts, options))
         if len(levels) > MAX_ONE_HOT:
             raise DataError(
                 f"{table.where(column)}: at most {MAX_ONE_HOT:,} categories can be one-hot "
@@ -187,6 +186,32 @@ def codes_into(distinct: Array, column: Column) -> Array:
     codes = np.searchsorted(distinct, column.values).astype(np.int32)
     codes[column.missing] = -1
     return codes
+
+
+def level_shares(column: Column, options: Options) -> tuple[float, float]:
+    """Return the share of the rows of a column whose text is a level, and that of new rows.
+
+    A row stands for a new row if its text remains a level without this row.  Texts of one row are
+    left out of the first share, because no other row trains their feature.
+    Source: Quenouille 1956, Notes on bias in estimation (the jackknife).
+    """
+    codes, texts = coded(column)
+    counts = np.bincount(codes[codes >= 0], minlength=len(texts))
+    levels = _chosen(counts, texts, options)
+    first, *_ = [*_chosen(counts, texts, replace(options, max_levels=None))[len(levels) :], None]
+    known = fresh = 0
+    for level in levels:
+        rest = int(counts[level]) - 1
+        known += rest + 1 if rest else 0
+        is_ahead = first is None or (-rest, texts[level]) < (-counts[first], texts[first])
+        fresh += rest + 1 if rest >= max(1, options.min_count) and is_ahead else 0
+    return known / len(codes), fresh / len(codes)
+
+
+def _chosen(counts: Array, texts: Sequence[str], options: Options) -> list[int]:
+    """Return the most frequent texts, at most `max_levels`, with at least `min_count` rows."""
+    enough = np.flatnonzero(counts >= max(1, options.min_count)).tolist()
+    return sorted(enough, key=lambda i: (-counts[i], texts[i]))[: options.max_levels]
 
 
 def _as_number(text: str) -> str:

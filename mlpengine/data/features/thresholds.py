@@ -43,6 +43,7 @@ EQUAL_BY_CHANCE = tuned(
 )
 FEWEST_DISTINCT = tuned(0.25, "share of rows", "no duplicates if fewer rows are distinct")
 COPIED = tuned(0.05, "share of rows", "test rows repeat training rows if more do than by chance")
+BY_CHANCE = tuned(0.03, "share of rows", "levels are frequent by chance if new rows have fewer")
 CHANCE_ROWS = tuned(20_000, "rows", "chance is estimated from at most this many")
 CHANCE_COLUMNS = tuned(256, "columns", "chance is estimated from at most this many")
 

@@ -8,7 +8,7 @@ from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, RobustScaler, Sta
 
 from mlpengine.core.errors import CheckpointError, DataError
 from mlpengine.data.features import Preprocessor
-from mlpengine.data.features.categories import coded, variance_ratio
+from mlpengine.data.features.categories import Category, coded, level_shares, variance_ratio
 from mlpengine.data.features.sources import Source, read_slices
 from mlpengine.data.tables import Column, Table, read_table
 from mlpengine.data.tables.frames import as_table
@@ -285,6 +285,18 @@ def test_rare_levels_train_the_unknown_bucket(tmp_path):
     assert fitted.feature_names == ["w=often", "w=(unknown)"]
     assert fitted.transform(table).features[:, 1].sum() == 2
     assert fitted.categories[0].unknown_texts(table) == {"rare": 2}
+
+
+def test_new_rows_have_the_levels_that_remain_without_them():
+    codes = np.random.default_rng(0).integers(0, 60, 300).astype(np.int32)
+    table = Table({"c": Column(codes, "text", (*map(str, range(60)),))}, "t")
+    options, hits = Preprocessor(max_levels=20, min_count=5).options, []
+    for row in range(300):
+        levels = Category.fit(table.rows(np.delete(np.arange(300), row)), "c", options).levels
+        hits.append(str(codes[row]) in levels)
+    known = np.isin(codes.astype(str), Category.fit(table, "c", options).levels)
+    assert level_shares(table["c"], options) == (np.mean(known), np.mean(hits))
+    assert np.mean(known) > np.mean(hits) + 0.1
 
 
 def test_regression_targets_are_standardized_and_undone():
