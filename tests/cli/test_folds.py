@@ -207,10 +207,8 @@ def test_probabilities_are_calibrated_and_exported_so(mlpengine, rows):
     done = mlpengine("predict", "runs/c", "rows.csv", "--set", "0.8", "--json")
     lists = [record["kind_set"] for record in json.loads(done.out)["predictions"]]
     assert ["|".join(one) for one in lists] == expected
-    for option, each in (
-        ([], sets),
-        (["--by-class"], model.predict_set(table, 0.8, by_class=True)),
-    ):
+    larger = model.predict_set(table, 0.8, by_class=True)
+    for option, each in (([], sets), (["--by-class"], larger)):
         words = ("--set", "0.8", *option, "-o", "p.npy")
         assert mlpengine("predict", "runs/c", "rows.csv", *words).code == 0
         np.testing.assert_array_equal(np.load("p.npy")[:, len(model.classes) :], each)
