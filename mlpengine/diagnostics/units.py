@@ -46,13 +46,13 @@ class UnitWindow:
     Attributes:
         dead: (units,), whether a unit is dead, or None before so many steps and rows.
         rows: number of measured rows.
-        fired: (units,), the number of measured rows when a unit was last positive, or 0.
-        began: (units,), the step when a unit was last positive, or 0.
+        last_row: (units,), the number of measured rows when a unit was last positive, or 0.
+        last_step: (units,), the step when a unit was last positive, or 0.
     """
 
     def __init__(self, units: int, dtype: np.dtype[Any], steps_per_epoch: int) -> None:
-        self.fired: Array = np.zeros(units, np.int64)
-        self.began: Array = np.zeros(units, np.int64)
+        self.last_row: Array = np.zeros(units, np.int64)
+        self.last_step: Array = np.zeros(units, np.int64)
         self.dead: Array | None = None
         self.rows, self.steps_per_epoch = 0, steps_per_epoch
         self._largest = np.empty(units, dtype)
@@ -61,10 +61,10 @@ class UnitWindow:
         """Add the activations (batch, units) of a step."""
         self.rows += len(y)
         positive = np.maximum.reduce(y, 0, out=self._largest) > 0.0
-        self.fired[positive], self.began[positive] = self.rows, step
+        self.last_row[positive], self.last_step[positive] = self.rows, step
         if self.rows >= MIN_WINDOW_ROWS and step >= self.steps_per_epoch:
-            few = self.rows - self.fired < MIN_WINDOW_ROWS
-            self.dead = ~(few | (step - self.began < self.steps_per_epoch))
+            few = self.rows - self.last_row < MIN_WINDOW_ROWS
+            self.dead = ~(few | (step - self.last_step < self.steps_per_epoch))
 
     @property
     def dead_share(self) -> float:
@@ -74,14 +74,14 @@ class UnitWindow:
     def state_dict(self) -> dict[str, Any]:
         """Return the state."""
         return {
-            "fired": self.fired.tolist(),
+            "last_row": self.last_row.tolist(),
             "dead": None if self.dead is None else self.dead.tolist(),
-            "began": self.began.tolist(),
+            "last_step": self.last_step.tolist(),
             "rows": self.rows,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what `state_dict` returned."""
-        self.fired[...], self.began[...] = state["fired"], state["began"]
+        self.last_row[...], self.last_step[...] = state["last_row"], state["last_step"]
         self.dead = None if state["dead"] is None else np.array(state["dead"], np.bool_)
         self.rows = int(state["rows"])

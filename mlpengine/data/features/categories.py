@@ -197,8 +197,9 @@ def level_shares(column: Column, options: Options) -> tuple[float, float]:
     """
     codes, texts = coded(column)
     counts = np.bincount(codes[codes >= 0], minlength=len(texts))
-    levels = _chosen(counts, texts, options)
-    first, *_ = [*_chosen(counts, texts, replace(options, max_levels=None))[len(levels) :], None]
+    ranked = _chosen(counts, texts, replace(options, max_levels=None))
+    levels = ranked[: options.max_levels]
+    first = ranked[len(levels)] if len(levels) < len(ranked) else None  # without a feature
     known = fresh = 0
     for level in levels:
         rest = int(counts[level]) - 1
