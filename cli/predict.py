@@ -17,6 +17,7 @@ from mlpengine.core.wording import label_text, plural, printable
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.categories import coded
 from mlpengine.data.features.drift import NewRows
+from mlpengine.data.features.targets import NumberTarget
 from mlpengine.data.tables import Column, Table, read_blocks, read_table
 from mlpengine.data.tables.parsing import FIRST_INEXACT
 from mlpengine.data.tables.reader import table_format
@@ -28,7 +29,7 @@ from mlpengine.training.loading import load
 
 from .options import HISTORY_OPTION, MODEL_ARGUMENT, SHARE, OutputPath, with_threshold
 from .streams import say, write_file
-from .tables import SUFFIXES, Coded, csv_text, plain_text, records, write_table
+from .tables import DIGITS, SUFFIXES, Coded, csv_text, plain_text, records, write_table
 
 EPILOG = """\b
 Examples:
@@ -140,9 +141,10 @@ def command(
         _listed("--times", times),
     )
     blocks = _blocks(model, sys.stdin.buffer if file == "-" else file, key, sure, history)
+    digits = csv_digits(model)
     if path is None and not as_json:
         for number, (columns, _) in enumerate(blocks):
-            write_file(csv_text(columns, header=not number))
+            write_file(csv_text(columns, header=not number, digits=digits))
         return
     columns, numbers = _joined(list(blocks))
     known = table_format(file)
@@ -159,7 +161,7 @@ def command(
     if path is not None and path.suffix == ".npy":
         held, about = {"shape": list(numbers.shape)}, f"numbers of shape {numbers.shape}"
     if path is not None:
-        write_table(path, columns, numbers)
+        write_table(path, columns, numbers, digits)
     if as_json:
         shown: dict[str, Any] = {"run": str(run), "rows": rows, **held}
         if path is None:
@@ -179,6 +181,15 @@ class Sure(NamedTuple):
     by_class: bool = False
     quantiles: Sequence[float] = ()
     times: Sequence[float] = ()
+
+
+def csv_digits(model: Model) -> int:
+    """Return the digits of CSV files: more if targets have a large mean and a small spread."""
+    target = model.preprocessor.target
+    if not isinstance(target, NumberTarget) or target.log:
+        return DIGITS
+    ratio = float(np.max(np.abs(target.center) / target.scale))
+    return int(np.clip(7 + np.ceil(np.log10(ratio + 1)), DIGITS, 17))
 
 
 def _check_levels(level: float | None, set_level: float | None, *, by_class: bool) -> None:

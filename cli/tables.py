@@ -25,8 +25,10 @@ FORMULA = re.compile(r"[=\t\r].|[-+@].*[(|!=]", re.DOTALL)
 """Texts that a spreadsheet may run as a formula; an id such as -Kx9 or @name is not matched."""
 
 
-def write_table(path: Path, columns: Mapping[str, Any], numbers: Array) -> None:
-    """Write columns by name to a file in the format of its suffix.
+def write_table(
+    path: Path, columns: Mapping[str, Any], numbers: Array, digits: int = DIGITS
+) -> None:
+    """Write columns by name to a file in the format of its suffix; CSV has `digits`.
 
     A .npy file gets `numbers` instead.
     """
@@ -38,7 +40,7 @@ def write_table(path: Path, columns: Mapping[str, Any], numbers: Array) -> None:
         case ".parquet":
             data = _parquet(columns)
         case _:
-            data = csv_text(columns).encode()
+            data = csv_text(columns, digits=digits).encode()
     write_atomically(path, data)
 
 
@@ -65,7 +67,7 @@ class Coded:
         return cls(np.concatenate(codes), labels, typed)
 
 
-def csv_text(columns: Mapping[str, Any], *, header: bool = True) -> str:
+def csv_text(columns: Mapping[str, Any], *, header: bool = True, digits: int = DIGITS) -> str:
     """Return columns as CSV; text that may be a `FORMULA` gets a leading '."""
     fields = [
         column if isinstance(column, np.ndarray | Coded) else Coded(np.arange(len(column)), column)
@@ -73,7 +75,7 @@ def csv_text(columns: Mapping[str, Any], *, header: bool = True) -> str:
     ]
     rows = max(len(f.codes if isinstance(f, Coded) else f) for f in fields)
     parts = [",".join(map(_label, columns)) + "\n"] if header else []
-    line = ",".join(f"%.{DIGITS}g" if _is_float(field) else "%s" for field in fields) + "\n"
+    line = ",".join(f"%.{digits}g" if _is_float(field) else "%s" for field in fields) + "\n"
     size = max(1, TEXT_CELLS // len(fields))
     for start in range(0, rows, size):
         cells = [_cells(field, slice(start, start + size)) for field in fields]

@@ -19,6 +19,7 @@ import pytest
 from pyarrow import feather, parquet
 
 import mlpengine
+from mlpengine import fit
 from mlpengine.config import json_schema, load_config
 from mlpengine.data.features import NumberTarget
 from mlpengine.data.tables import _arrow, _csv, read_table
@@ -28,7 +29,7 @@ from mlpengine.report.comparison import _difference
 from mlpengine_cli.compare import comparison_text
 from mlpengine_cli.main import run
 from mlpengine_cli.outcome import metrics_table, mistakes
-from mlpengine_cli.predict import row_names
+from mlpengine_cli.predict import csv_digits, row_names
 from mlpengine_cli.tables import Coded, csv_text, escaped
 
 RNG = np.random.default_rng(0)
@@ -269,6 +270,11 @@ def test_csv_text():
     assert csv_text(columns) == '\'=a,n,t,i\n"x,y",-0.5,true,-3\n-b,1e-09,false,4\n'
     digits = np.array([1 / 3, 123456789.4, -np.inf, np.nan])
     assert csv_text({"n": digits}) == "n\n0.333333333\n123456789\n-inf\nnan\n"
+    x = np.arange(60.0)  # all digits of a large mean beside a small spread
+    model, _ = fit({"x": x, "y": 1e12 + x}, "y", training={"epochs": 1})
+    y = model.predict({"x": x})
+    shown = csv_text({"y": y}, digits=csv_digits(model)).split()[1:]
+    assert [*map(float, shown)] == y.tolist()
 
 
 def test_texts_that_a_spreadsheet_takes_for_formulas_are_escaped():

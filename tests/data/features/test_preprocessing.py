@@ -296,7 +296,6 @@ def test_new_rows_have_the_levels_that_remain_without_them():
         hits.append(str(codes[row]) in levels)
     known = np.isin(codes.astype(str), Category.fit(table, "c", options).levels)
     assert level_shares(table["c"], options) == (np.mean(known), np.mean(hits))
-    assert np.mean(known) > np.mean(hits) + 0.1
 
 
 def test_regression_targets_are_standardized_and_undone():
